@@ -2,10 +2,10 @@
 
     python tools/site/build.py OUT [URL]      with a Python that has zensical
 
-docs/README.md is the start page, and its lists of links are the navigation: a page that is named
-there needs nothing else. The pages are staged in build/site, with their links rewritten, because
-zensical takes them from one directory. It runs twice, once with its interface in Korean: docs/ko
-comes from that run. URL: where the site will be; the sitemap, canonical links, and the page for
+docs/README.md is the start page, and its lists of links are the navigation: a page that it names
+needs no other entry. zensical takes pages from one directory, so this program copies them to
+build/site and rewrites their links. zensical runs twice, the second time with its interface in
+Korean, for docs/ko. URL: the address of the site; the sitemap, canonical links, and the page for
 wrong addresses need it.
 """
 
@@ -33,132 +33,155 @@ LOST = "<p>The page may have moved. Search for it above, or choose one from the 
 Section = Tuple[str, List[Tuple[str, str]]]
 
 
-def staged(path: str) -> str:
-    """Return where a file of the repository is in the site."""
+def name_in_site(path: str) -> str:
+    """Return the path in the site of a file of the repository."""
     return path[len("docs/") :] if path.startswith("docs/") else f"project/{path}"
 
 
 def stage(source: str, to: Path, done: Dict[str, str]) -> None:
-    """Copy a file of the repository, and whatever its links lead to, unless that is done."""
+    """Copy a file of the repository, and the files that it links to, unless that is done.
+
+    done: each copied file, with its path in the site.
+    """
     if source in done:
         return
-    done[source] = staged(source)
+    done[source] = name_in_site(source)
     target = to / done[source]
     target.parent.mkdir(parents=True, exist_ok=True)
     if not source.endswith(".md"):
         shutil.copyfile(ROOT / source, target)
         return
-    here = os.path.dirname(done[source])
-
-    def moved(match: re.Match[str]) -> str:
-        linked = os.path.normpath(os.path.join(os.path.dirname(source), match[2]))
-        if "://" in match[2] or not (ROOT / linked).is_file():
-            return match[0]
-        stage(linked, to, done)
-        return f"{match[1]}{os.path.relpath(staged(linked), here or '.')}{match[3]}"
-
-    text = LINK.sub(moved, with_language_link(source, (ROOT / source).read_text(encoding="utf-8")))
-    target.write_text(FENCE.sub(r'```\1 title="\2"', text), encoding="utf-8")
+    text = add_language_link(source, (ROOT / source).read_text(encoding="utf-8"))
+    for link in sorted({match[2] for match in LINK.finditer(text)}):
+        linked = find_linked_file(source, link)
+        if linked:
+            stage(linked, to, done)
+    moved = LINK.sub(lambda match: move_link(source, match), text)
+    target.write_text(FENCE.sub(r'```\1 title="\2"', moved), encoding="utf-8")
 
 
-def translations() -> Dict[str, str]:
-    """Return each page that has a translation, with it, in both directions."""
-    pairs = {}
-    for page in (ROOT / "docs/ko").glob("*.md"):
-        english = FOLLOWS.match(page.read_text(encoding="utf-8"))
+def find_linked_file(source: str, link: str) -> str:
+    """Return the file of the repository that a page links to; "" if it links to none."""
+    path = os.path.normpath(os.path.join(os.path.dirname(source), link))
+    return path if "://" not in link and (ROOT / path).is_file() else ""
+
+
+def move_link(source: str, match: re.Match[str]) -> str:
+    """Return a link of a page as the site needs it."""
+    linked = find_linked_file(source, match[2])
+    if not linked:
+        return match[0]
+    folder = os.path.dirname(name_in_site(source)) or "."
+    return f"{match[1]}{os.path.relpath(name_in_site(linked), folder)}{match[3]}"
+
+
+def find_translations() -> Dict[str, str]:
+    """Return the other language's page of each English and each Korean page that has one."""
+    pages = {}
+    for file in (ROOT / "docs/ko").glob("*.md"):
+        korean, english = f"docs/ko/{file.name}", FOLLOWS.match(file.read_text(encoding="utf-8"))
         if english:
-            pairs[english[1]] = f"docs/ko/{page.name}"
-    return {**pairs, **{korean: english for english, korean in pairs.items()}}
+            pages.update({english[1]: korean, korean: english[1]})
+    return pages
 
 
-def with_language_link(source: str, text: str) -> str:
-    """Put a link to the page's translation below its heading."""
-    other = translations().get(source)
-    link = "English" if source.startswith("docs/ko/") else KOREAN
-    if other is None or f"[{link}](" in text:
+def add_language_link(source: str, text: str) -> str:
+    """Add a link to the page's translation below its heading, unless the page has one."""
+    translation = find_translations().get(source)
+    language = "English" if source.startswith("docs/ko/") else KOREAN
+    if translation is None or f"[{language}](" in text:
         return text
-    path = os.path.relpath(other, os.path.dirname(source) or ".")
-    return re.sub(r"(?m)^(# .*\n)", rf"\1\n[{link}]({path})\n", text, count=1)
+    path = os.path.relpath(translation, os.path.dirname(source) or ".")
+    return re.sub(r"(?m)^(# .*\n)", rf"\1\n[{language}]({path})\n", text, count=1)
 
 
-def front_matter(page: str, text: str) -> str:
-    """Return what zensical is to know of a staged page: its description, and whether to search it.
+def make_front_matter(page: str, text: str) -> str:
+    """Return the lines that tell zensical a page's description, and whether to search the page.
 
     The description is the page's first paragraph.
     """
-    words = re.sub(r"<!--.*?-->|```.*?```", "", text, flags=re.S)
-    paragraphs = re.findall(r"(?m)^(?![#\[!|<-]).+(?:\n.+)*", words) or [""]
-    plain = re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", " ".join(paragraphs[0].split()))
-    lines = ["---", f"description: {json.dumps(plain[:160], ensure_ascii=False)}"]
+    prose = re.sub(r"<!--.*?-->|```.*?```", "", text, flags=re.S)
+    paragraph = re.search(r"(?m)^(?![#\[!|<-]).+(?:\n.+)*", prose)
+    words = " ".join(paragraph[0].split()) if paragraph else ""
+    description = re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", words)[:160]
+    lines = ["---", f"description: {json.dumps(description, ensure_ascii=False)}"]
     if page.startswith("project/") and page != "project/README.md":
         lines += ["search:", "  exclude: true"]
     return "\n".join([*lines, "---", ""])
 
 
-def with_copied_commands(page: str) -> str:
-    """Let a page's copy buttons copy what is typed: no prompt, and no output."""
-
-    def marked(match: re.Match[str]) -> str:
-        text = html.unescape(re.sub(r"<[^>]+>", "", match[3]))
-        typed = html.escape("\n".join(TYPED.findall(text)))
-        return f'{match[1]} data-copy="{typed}"{match[2]}' if typed else match[0]
-
-    return CONSOLE.sub(marked, page)
+def mark_copied_commands(page: str) -> str:
+    """Mark what the copy buttons of a page copy: the typed commands, without prompt and output."""
+    return CONSOLE.sub(_mark_typed_commands, page)
 
 
-def with_loose_search(worker: str) -> str:
-    """Let the search's worker answer a question with words that no page has (search.js)."""
-    worker, count = SEARCH.subn(r"let \1=answer(\2,\3.data)", worker)
+def _mark_typed_commands(console: re.Match[str]) -> str:
+    text = html.unescape(re.sub(r"<[^>]+>", "", console[3]))
+    typed = html.escape("\n".join(TYPED.findall(text)))
+    return f'{console[1]} data-copy="{typed}"{console[2]}' if typed else console[0]
+
+
+def loosen_search(worker: str) -> str:
+    """Make the search's worker use search.js, which also answers questions with unknown words."""
+    changed, count = SEARCH.subn(r"let \1=answer(\2,\3.data)", worker)
     if count != 1:
         raise SystemExit("zensical's search has changed: adapt SEARCH in tools/site/build.py")
-    return (ROOT / "tools/site/search.js").read_text(encoding="utf-8") + worker
+    return (ROOT / "tools/site/search.js").read_text(encoding="utf-8") + changed
 
 
-def sections(page: str) -> List[Section]:
-    """Return the headings of a start page that have lists of links, and the links: title, page."""
+def read_sections(page: str) -> List[Section]:
+    """Return each section of a start page with the titles and paths of the pages that it lists."""
     text = (ROOT / page).read_text(encoding="utf-8")
     folder = os.path.dirname(page)
-    found = []
-    for part in re.split(r"(?m)^## ", text)[1:]:
+    sections = []
+    _, *parts = re.split(r"(?m)^## ", text)
+    for part in parts:
+        heading, _, body = part.partition("\n")
         pages = [
-            (name, os.path.normpath(os.path.join(folder, link)))
-            for name, link in re.findall(r"\[([^]]+)\]\(([^)#]+\.md)\)", part)
+            (title, os.path.normpath(os.path.join(folder, link)))
+            for title, link in re.findall(r"\[([^]]+)\]\(([^)#]+\.md)\)", body)
         ]
         if pages:
-            found.append((part.split("\n")[0], pages))
-    return found
+            sections.append((heading, pages))
+    return sections
 
 
-def navigation(own: List[Section]) -> List[Any]:
-    """Return the navigation as zensical takes it."""
-    lists = [{title: [{name: staged(page)} for name, page in pages]} for title, pages in own]
+def make_navigation(sections: List[Section]) -> List[Any]:
+    """Return the navigation in zensical's form."""
+    lists = [{heading: list_pages(pages)} for heading, pages in sections]
     return [{"Start": "README.md"}, *lists]
 
 
-def overview(name: str, summary: str, own: List[Section]) -> str:
-    """Return llms.txt (llmstxt.org): the pages as Markdown, which the site has beside its own."""
-    lines = [f"# {name}\n\n> {summary}\n"]
-    for title, pages in own:
-        links = "\n".join(f"- [{name}]({staged(page)})" for name, page in pages)
-        lines.append(f"## {title}\n\n{links}\n")
-    return "\n".join(lines)
+def list_pages(pages: List[Tuple[str, str]]) -> List[Dict[str, str]]:
+    """Return the entries of the navigation for pages: title and path in the site."""
+    return [{title: name_in_site(page)} for title, page in pages]
+
+
+def make_overview(name: str, summary: str, sections: List[Section]) -> str:
+    """Return llms.txt (llmstxt.org), which lists the pages in Markdown."""
+    parts = [f"# {name}\n\n> {summary}\n"]
+    for heading, pages in sections:
+        links = "\n".join(f"- [{title}]({name_in_site(page)})" for title, page in pages)
+        parts.append(f"## {heading}\n\n{links}\n")
+    return "\n".join(parts)
 
 
 def build(work: Path, project: Dict[str, Any], language: str) -> Path:
     """Have zensical build the staged pages; return the directory of the site."""
-    form = (ROOT / "tools/site/zensical.toml").read_text(encoding="utf-8")
-    project = {**project, "site_dir": f"html-{language}"}
-    values = "".join(f"{key} = {toml(value)}\n" for key, value in project.items())
-    form = form.replace("[project]\n", f"[project]\n{values}")
-    form = form.replace("[project.theme]\n", f'[project.theme]\nlanguage = "{language}"\n')
-    (work / "zensical.toml").write_text(form, encoding="utf-8")
+    settings = {**project, "site_dir": f"html-{language}"}
+    values = "".join(f"{key} = {format_toml(value)}\n" for key, value in settings.items())
+    template = (ROOT / "tools/site/zensical.toml").read_text(encoding="utf-8")
+    configuration = template.replace("[project]\n", f"[project]\n{values}").replace(
+        "[project.theme]\n", f'[project.theme]\nlanguage = "{language}"\n'
+    )
+    (work / "zensical.toml").write_text(configuration, encoding="utf-8")
     argv = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     subprocess.run(argv, cwd=work, check=True)
     return work / f"html-{language}"
 
 
 def main(out: str, url: str = "") -> None:
-    """Stage the pages, have zensical build them, and put the Markdown beside them."""
+    """Copy the pages, build the site, and put the Markdown and llms.txt beside its pages."""
     work = ROOT / "build" / "site"
     shutil.rmtree(work, ignore_errors=True)
     done: Dict[str, str] = {}
@@ -166,42 +189,55 @@ def main(out: str, url: str = "") -> None:
     pages = {page: work / "docs" / page for page in done.values() if page.endswith(".md")}
     texts = {page: file.read_text(encoding="utf-8") for page, file in pages.items()}
     for page, file in pages.items():
-        file.write_text(front_matter(page, texts[page]) + texts[page], encoding="utf-8")
-    own = sections("docs/README.md")
+        file.write_text(make_front_matter(page, texts[page]) + texts[page], encoding="utf-8")
+    sections = read_sections("docs/README.md")
     summary = re.search(r'(?m)^description = "(.*)"$', (ROOT / "pyproject.toml").read_text())
     assert summary is not None
     project = {"site_name": "neuronctl", "site_description": summary[1], "extra_css": ["site.css"]}
     if url:
         project["site_url"] = url
     shutil.copyfile(ROOT / "tools/site/site.css", work / "docs" / "site.css")
-    in_english = [section for section in own if section[0] != KOREAN]
-    in_korean = [
-        {name: staged(page)} for title, list_ in own if title == KOREAN for name, page in list_
-    ]
-    site = build(work, {**project, "nav": navigation(in_english)}, "en")
-    korean = build(work, {**project, "nav": [*in_korean, {"English": "README.md"}]}, "ko")
-    shutil.rmtree(site / "ko")
-    shutil.move(str(korean / "ko"), site / "ko")
-    lost = (site / "404.html").read_text(encoding="utf-8")
-    (site / "404.html").write_text(lost.replace("</h1>", f"</h1>\n{LOST}", 1), encoding="utf-8")
-    for file in site.rglob("*.html"):
-        file.write_text(with_copied_commands(file.read_text(encoding="utf-8")), encoding="utf-8")
-    for file in site.glob("assets/javascripts/workers/search.*.js"):
-        file.write_text(with_loose_search(file.read_text(encoding="utf-8")), encoding="utf-8")
+    site = build_both_languages(work, project, sections)
+    improve_pages(site)
     for page, text in texts.items():
         (site / page).write_text(text, encoding="utf-8")
-    overview_text = overview("neuronctl", summary[1], own)
-    (site / "llms.txt").write_text(overview_text, encoding="utf-8")
+    overview = make_overview("neuronctl", summary[1], sections)
+    (site / "llms.txt").write_text(overview, encoding="utf-8")
     shutil.rmtree(out, ignore_errors=True)
     shutil.move(str(site), out)
 
 
-def toml(value: Any) -> str:
+def build_both_languages(work: Path, project: Dict[str, Any], sections: List[Section]) -> Path:
+    """Build the site in English, and take its Korean pages from one in Korean."""
+    english_sections = [(heading, pages) for heading, pages in sections if heading != KOREAN]
+    site = build(work, {**project, "nav": make_navigation(english_sections)}, "en")
+    korean_pages = list_pages(dict(sections)[KOREAN])
+    korean = build(work, {**project, "nav": [*korean_pages, {"English": "README.md"}]}, "ko")
+    shutil.rmtree(site / "ko")
+    shutil.move(str(korean / "ko"), site / "ko")
+    return site
+
+
+def improve_pages(site: Path) -> None:
+    """Change what zensical wrote: the page for wrong addresses, copy buttons, and the search."""
+    lost = (site / "404.html").read_text(encoding="utf-8")
+    (site / "404.html").write_text(lost.replace("</h1>", f"</h1>\n{LOST}", 1), encoding="utf-8")
+    for file in site.rglob("*.html"):
+        file.write_text(mark_copied_commands(file.read_text(encoding="utf-8")), encoding="utf-8")
+    for file in site.glob("assets/javascripts/workers/search.*.js"):
+        file.write_text(loosen_search(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def format_toml(value: Any) -> str:
     """Return a text, a list, or a table in TOML."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + " }"
+        return (
+            "{ "
+            + ", ".join(f"{json.dumps(key)} = {format_toml(item)}" for key, item in value.items())
+            + " }"
+        )
     if isinstance(value, list):
-        return "[" + ", ".join(toml(one) for one in value) + "]"
+        return "[" + ", ".join(format_toml(item) for item in value) + "]"
     return json.dumps(value)
 
 

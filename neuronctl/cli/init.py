@@ -61,55 +61,68 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
     chdir = options["chdir"] or defaults.get("chdir")
     words = words or (_only_program(chdir or "."),)
-    given = {**defaults, **options_layer(options, words).values}
-    program = JobRequest(script=given["script"], args=given.get("args", ()), chdir=chdir)
+    requested = {**defaults, **options_layer(options, words).values}
+    program = JobRequest(script=requested["script"], args=requested.get("args", ()), chdir=chdir)
     _refuse_batch_script(program)
-    derived = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
-    environment, advice = software(any(name in given for name in _SOFTWARE), program)
+    derived = _derive_partition_and_gpus(requested, cluster)
+    derived.update(_ask_comment_codes(program, cluster, requested))
+    environment, advice = software(any(name in requested for name in _SOFTWARE), program)
     derived.update(environment)
-    for name, value in derived.items():
-        notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
-    every = {**options, **{name: value.value for name, value in derived.items()}}
-    planned = plan_job(
-        every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None, tell=notify
-    )
-    instructions = _judge(planned)
-    time = planned.plan.decision("time")
-    if time is not None and time.source == Source.CLUSTER:  # the site's default
-        derived["time"] = Derived(time.value, "the default here: a shorter one may start earlier")
-        notify(f"time: {time.value} ({derived['time'].why})")
-    text = job_file(program, every, derived, cluster)
+    _show_derived(derived)
+    values = {**options, **{name: value.value for name, value in derived.items()}}
+    ask_slurm = which("sbatch") is not None
+    planned = plan_job(values, words=words, catalog_file=catalog, ask_slurm=ask_slurm, tell=notify)
+    patch_advice = _judge_and_patch(planned)
+    default_time = _find_default_time(planned)
+    _show_derived(default_time)
+    text = job_file(program, options, {**derived, **default_time}, cluster)
     job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
-    notify(*filter(None, [advice, instructions]))
+    notify(*filter(None, [advice, patch_advice]))
     notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
 
 
-def _judge(planned: PlannedJob) -> str:
-    """Print what is wrong with the job, and when it would start; raise PolicyError if refused.
+def _show_derived(derived: Mapping[str, Derived]) -> None:
+    for name, value in derived.items():
+        notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
 
-    Return how to make its program distributed, or "".
+
+def _find_default_time(planned: PlannedJob) -> Dict[str, Derived]:
+    """Return the time limit if it is the site's default, which only the plan shows."""
+    time = planned.plan.decision("time")
+    if time is None or time.source != Source.CLUSTER:
+        return {}
+    return {"time": Derived(time.value, "the default here: a shorter one may start earlier")}
+
+
+def _judge_and_patch(planned: PlannedJob) -> str:
+    """Print what is wrong with the job, a patch for its program, and when it would start.
+
+    Return how to apply the patch, "" if the program needs none or none is known. Raises PolicyError
+    if the job is refused as it is.
     """
     judged = planned.judge()
     copies = [finding for finding in judged.findings if finding.has(Trait.REWRITES)]
-    instructions = _show_distributed(planned.plan.request, copies[0]) if copies else ""
-    if instructions:  # they replace the findings about copies
+    patch_advice = _print_patch(planned.plan.request, copies[0]) if copies else ""
+    if patch_advice:  # it replaces the findings about copies
         others = tuple(finding for finding in judged.findings if finding not in copies)
         judged = replace(judged, findings=others)
     job_output.show_findings(judged, set())
     if judged.errors:
-        raise judged.refusal(instructions)
-    if instructions and copies[0].refuses:
+        raise judged.refusal(patch_advice)
+    if patch_advice and copies[0].refuses:
         again = f"change {planned.plan.request.script}, then run init again to write {JOB_FILE}"
-        raise PolicyError(again, instructions)
+        raise PolicyError(again, patch_advice)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
-    return instructions
+    return patch_advice
 
 
-def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str, Derived]:
-    """Return the partition and the GPUs per node that the user did not give."""
+def _derive_partition_and_gpus(
+    requested: Mapping[str, Any], cluster: Cluster
+) -> Dict[str, Derived]:
+    """Return the partition and the GPUs per node that the user did not request."""
     derived: Dict[str, Derived] = {}
-    partition = given.get("partition")
+    partition = requested.get("partition")
     if partition is None:
         derived["partition"] = Derived("auto", "the one where it starts first; or name one")
     gpu_counts = [
@@ -117,7 +130,7 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
         for candidate in cluster.partitions.values()
         if partition in (None, "auto") or candidate.name in str(partition).split(",")
     ]
-    if any(gpu_counts) and not any(name in given for name in _SIZE):
+    if any(gpu_counts) and not any(name in requested for name in _SIZE):
         numbers = [str(number) for number in range(1, max(gpu_counts) + 1)]
         gpus = _ask("GPUs per node", "number of GPUs", numbers, "1") or "1"
         why = "nothing else was requested" if gpus == "1" else "as you said"
@@ -126,8 +139,11 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
 
 
 def _ask(question: str, noun: str, choices: Sequence[str], default: Optional[str]) -> Optional[str]:
-    """Ask on a terminal until the answer is one of the choices, if any; else return the default."""
-    # 'patch' waits for the change on standard output, so no question comes before it.
+    """Ask until the answer is one of the choices, or anything if there are none.
+
+    Without a terminal, return the default.
+    """
+    # With '| patch', standard output is no terminal: patch must get nothing but the change.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return default
 
@@ -141,10 +157,10 @@ def _ask(question: str, noun: str, choices: Sequence[str], default: Optional[str
     return answer
 
 
-def _show_distributed(request: JobRequest, copies: Finding) -> str:
-    """Print the change that makes a program for one GPU train once on all; return what to do.
+def _print_patch(request: JobRequest, copies: Finding) -> str:
+    """Print a patch that makes a program for one GPU train once on all; return how to apply it.
 
-    copies: the finding that it would train once on each. Return "" if the change is not known.
+    copies: the finding that it would train once on each. Return "" if no patch is known.
     """
     path = request.resolve_path(python_file(request) or "")
     try:
@@ -189,15 +205,20 @@ def _refuse_batch_script(program: JobRequest) -> None:
         raise UsageError(f"'{script}' is a batch script: it needs no job file", hint)
 
 
-def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Derived]:
-    """Return the parts that the site's comment requires, from the user or the program's imports."""
+def _ask_comment_codes(
+    program: JobRequest, cluster: Cluster, requested: Mapping[str, Any]
+) -> Dict[str, Derived]:
+    """Return the codes of field and application that the site requires in a job's comment.
+
+    They come from the user's answers, or from the program's imports.
+    """
     comment = cluster.policy.comment
-    if not comment.required or given.get("comment") is not None:
+    if not comment.required or requested.get("comment") is not None:
         return {}
     parts: Dict[str, Derived] = {}
     for key in ("field", "appl"):
         codes = comment.values_of(key)
-        if codes is None or key in given:
+        if codes is None or key in requested:  # None: the comment has no such part
             continue
         suggestion = _suggest_application(program, codes) if key == "appl" else None
         explained = [code for code in codes if code in comment.meanings]

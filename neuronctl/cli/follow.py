@@ -25,6 +25,8 @@ from neuronctl.tracking.runs import runs_words
 _TICK = 0.5  # seconds between reads of the log
 _DRAIN = 5.0  # seconds during which the end of a log may still arrive over the network
 _LATE = 60.0  # seconds during which NFS may not show a new file (its acdirmax)
+_COMPLETE, _MISSING = 2, 4
+"""Empty reads in a row after which a log counts as complete, and an absent one as missing."""
 
 
 def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = False) -> int:
@@ -51,11 +53,12 @@ def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = F
 
 
 def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
+    """Poll the job and copy its logs until it ends; return its exit code."""
     next_poll = 0.0
     has_started = False
     while True:
         if watch.waiting and any(log.has_grown() for log in logs):
-            forget()  # the job starts: ask squeue at once
+            forget()  # the job has started: what squeue said last is outdated
             next_poll = 0.0
         if time.monotonic() >= next_poll:
             for line in watch.poll():
@@ -103,17 +106,20 @@ def _find_logs(logs: List[GrowingLog], watch: JobWatch) -> None:
 
 
 def _drain(logs: Sequence[GrowingLog], screen: _Screen) -> None:
-    """Copy what a shared file system shows late, until nothing has arrived for a second."""
+    """Copy what a shared file system shows late, until all logs are there and quiet."""
     named = [log for log in logs if log.path is not None]
-    start = time.monotonic()
+    deadline = time.monotonic() + _DRAIN
     expects_late_log = False
     empty_reads = 0  # since something new was read
-    while named and time.monotonic() < start + (_LATE if expects_late_log else _DRAIN):
+    while named and time.monotonic() < deadline:
         missing = [str(log.path) for log in named if not log.found]
-        if empty_reads >= 2 and not missing:
+        if not missing and empty_reads >= _COMPLETE:
             break
-        if empty_reads >= 4 and not expects_late_log and os.path.isdir(os.path.dirname(missing[0])):
+        # A log whose directory is missing will not appear.
+        may_appear = bool(missing) and os.path.isdir(os.path.dirname(missing[0]))
+        if may_appear and empty_reads >= _MISSING and not expects_late_log:
             screen.say(f"no log at {missing[0]} yet: waiting for it for up to {_LATE:.0f} s")
+            deadline += _LATE - _DRAIN
             expects_late_log = True
         time.sleep(_TICK)
         for path in missing:
@@ -138,15 +144,15 @@ class _Screen:
 
     def copy(self, logs: Sequence[GrowingLog]) -> bool:
         """Print new log content; return True if there was any."""
-        has_more = False
+        has_new = False
         for log in logs:
             while data := log.read():
                 if log.cut:
                     self.say("the log was restarted")
                     log.cut = False
-                has_more = True
+                has_new = True
                 log.sink.write(data)
                 log.sink.flush()
                 # On a terminal, the next message would continue the log's last line.
                 self._mid_line = log.sink.isatty() and not data.endswith(b"\n")
-        return has_more
+        return has_new

@@ -16,7 +16,7 @@ from neuronctl.common.console import print_markdown, print_text
 from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.paths import data_path
 
-_MOST = 8  # sections that a search shows
+_MOST_SECTIONS, _MOST_CAUSES = 8, 3  # that a search shows
 
 
 @click.command("help")
@@ -33,7 +33,7 @@ def command(words: Tuple[str, ...]) -> None:
     if not topic:
         rows = []
         for name, file in pages.items():
-            (title, _), *_ = _parts(file)
+            title, _ = _parts(file)[0]
             if not name.startswith("ko/"):
                 rows.append(f"- {name}: {title}")
         print_markdown("\n".join(["# Topics", "", *rows, "", "`neuronctl --help` lists commands."]))
@@ -74,7 +74,7 @@ def completion(shell: str) -> None:
 
     shell_class = get_completion_class(shell)
     assert shell_class is not None
-    if shell == "zsh":
+    if shell == "zsh":  # click's script needs compdef, which not every .zshrc has loaded
         print_script("(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n")
     # The source() of bash's own class would start bash to ask for its version.
     print_script(ShellComplete.source(shell_class(root, {}, "neuronctl", VARIABLE)) + "\n")
@@ -90,7 +90,8 @@ def _subcommands(name: str) -> List[str]:
 def topics() -> Dict[str, str]:
     """Return the file of each topic.
 
-    A page with a command's name keeps its folder (``reference/config``), as do Korean pages.
+    The topic is the page's name; for one with a command's name, and for a Korean page, it includes
+    the folder: ``reference/config``.
     """
     files = {}
     for folder in ("tutorial", "how-to", "explanation", "reference", "ko"):
@@ -98,10 +99,10 @@ def topics() -> Dict[str, str]:
         if not os.path.isdir(directory):
             continue  # --on does not send the Korean pages
         for name in sorted(os.listdir(directory)):
-            page, end = os.path.splitext(name)
-            if end == ".md" and page != "README":
-                keeps_folder = page in COMMANDS or folder == "ko"
-                topic = f"{folder}/{page}" if keeps_folder else page
+            page, extension = os.path.splitext(name)
+            if extension == ".md" and page != "README":
+                needs_folder = page in COMMANDS or folder == "ko"
+                topic = f"{folder}/{page}" if needs_folder else page
                 files[topic] = os.path.join(directory, name)
     return files
 
@@ -112,6 +113,7 @@ def _parts(file: str) -> List[Tuple[str, str]]:
         text = stream.read()
     without_links = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
     parts = []
+    # In examples, comments begin with # as well, but no empty line follows them.
     for part in re.split(r"(?m)^##? (?=.*\n\n)", without_links)[1:]:
         heading, _, body = part.partition("\n")
         parts.append((heading, body.strip()))
@@ -119,7 +121,10 @@ def _parts(file: str) -> List[Tuple[str, str]]:
 
 
 def _section(topic: str, parts: List[Tuple[str, str]], section: str) -> str:
-    """Return the section of a page whose heading has this text; for "", the page's beginning."""
+    """Return the section whose heading contains a text; for "", the page's beginning and headings.
+
+    parts: the page's headings and texts. Raises UsageError if no heading contains it.
+    """
     (title, introduction), *sections = parts
     if not section:
         listed = "\n".join(_list_item(topic, heading) for heading, _ in sections)
@@ -137,18 +142,21 @@ def _list_item(topic: str, heading: str) -> str:
 
 def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
     """Return the sections and the known causes that the words fit; raise UsageError for none."""
+    # English words of one or two letters are in every section.
     patterns = [_word_pattern(word) for word in words if len(word) > 2 or not word.isascii()]
     rows = _sections_with(patterns, pages)
     causes = _causes_with(patterns) if patterns else []
+    if rows and causes:
+        rows.append("")
     if causes:
-        rows += [""] if rows else []
-        rows += ["What a log with such a line means:", "", *causes[:3], ""]
+        rows += ["What a log with such a line means:", "", *causes[:_MOST_CAUSES], ""]
     if rows:
         return "\n".join([f"# {' '.join(words)}", "", *rows])
     headings = [heading for file in pages.values() for heading, _ in _parts(file)]
     names = {*pages, *COMMANDS, *re.findall(r"\w{4,}", " ".join(headings).lower())}
     similar = did_you_mean(words[0].lower(), names)
-    hint = "'neuronctl help' lists the topics" if similar.startswith("valid") else similar
+    has_similar = not similar.startswith("valid")  # otherwise it lists all names
+    hint = similar if has_similar else "'neuronctl help' lists the topics"
     raise UsageError(f"there is nothing about '{' '.join(words)}'", hint)
 
 
@@ -164,7 +172,7 @@ def _sections_with(patterns: Sequence[Pattern[str]], pages: Mapping[str, str]) -
     if most == 0:
         return []
     best = sorted(items[most], key=itemgetter(0), reverse=True)
-    return [item for _, item in best[:_MOST]]
+    return [item for _, item in best[:_MOST_SECTIONS]]
 
 
 def _causes_with(patterns: Sequence[Pattern[str]]) -> List[str]:
@@ -173,15 +181,15 @@ def _causes_with(patterns: Sequence[Pattern[str]]) -> List[str]:
 
     items = []
     for entry in knowledge.entries():
-        is_sentence = entry.means and "{" not in entry.means
+        needs_log = "{" in entry.means  # has names that a log's line gives their values
         text = "\n".join([entry.means, *entry.matches])
-        if is_sentence and _count(patterns, text) == len(patterns):
+        if entry.means and not needs_log and _count(patterns, text) == len(patterns):
             items.append(f"- `{entry.matches[0]}`: {entry.means}")
     return items
 
 
 def _word_pattern(word: str) -> Pattern[str]:
-    """Return a pattern for a word and longer ones; a Korean one may also be inside of a word."""
+    """Return a pattern for words that begin with this one; if it is Korean, that contain it."""
     boundary = r"\b" if word.isascii() else ""
     return re.compile(boundary + re.escape(word), re.IGNORECASE)
 

@@ -27,6 +27,8 @@ from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import failed_tasks, runs_words
 from neuronctl.tracking.wandb_runs import wandb_url
 
+_ARGUMENTS, _METRICS, _MOST_OF_FAILURE = 40, 24, 100  # the most characters that the table shows
+
 
 @click.command("history")
 @click.argument("name", metavar="[NAME]", default="*")
@@ -58,13 +60,15 @@ def command(
     --metric 'best acc ([0-9.]+)' matches.
     """
     store = RecordStore.default()
+    # "" stands for --metric without a PATTERN; click takes a NAME that follows it for one.
     if metric and "(" not in metric and any(named_since(store, metric)):
         problem = f"--metric read '{metric}' as its pattern, but it is the name of a job"
         hint = f"put the name first: neuronctl history {quote(metric)} --metric"
         raise UsageError(problem, hint)
     earliest = 0 if since is None else parse_since(since, int(time.time()))
     notify(*recover(store))
-    records = list(itertools.islice(named_since(store, name, earliest), MOST if failed else limit))
+    most = MOST if failed else limit  # which ones failed is known only after Slurm's answer
+    records = list(itertools.islice(named_since(store, name, earliest), most))
     states, notes = states_of(records, store)
     notify(*notes)
     if failed:
@@ -87,11 +91,14 @@ def _arguments(record: JobRecord) -> str:
     with contextlib.suppress(RecordError):
         sbatch = record.draft.sbatch
         words = read_line(sbatch[1:]).args if sbatch else record.draft.request.get("args", ())
-    return shortened(join(hide_in_words(words)), 40)
+    return shortened(join(hide_in_words(words)), _ARGUMENTS)
 
 
 def _metrics(states: States, pattern: str) -> Dict[str, str]:
-    """Return the last metric in the log of each job or task, by its id; "" without one."""
+    """Return the last metric in the logs of each job or task, by its id; "" without one.
+
+    pattern: matches the metric; "": the usual pattern, METRIC.
+    """
     from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(pattern)
@@ -123,7 +130,7 @@ def _print(
             styles.setdefault(_state_words(record, jobs), state_style(jobs))
         if metrics is not None:
             values = filter(None, (metrics[str(job.id)] for job in jobs))
-            row.append(shortened(", ".join(values), 24))
+            row.append(shortened(", ".join(values), _METRICS))
         rows.append(row)
         urls.append(wandb_url(jobs[-1]) if jobs else "")
     if metrics is not None:
@@ -153,7 +160,8 @@ def _row(record: JobRecord, jobs: Sequence[JobStatus]) -> List[str]:
 def _outcome(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
     """Return why Slurm refused a submission, how its job ended, or how many tasks failed so far."""
     if record.failure:
-        return record.failure.strip().partition("\n")[0][:100]
+        first_line, _, _ = record.failure.strip().partition("\n")
+        return first_line[:_MOST_OF_FAILURE]
     words = ""
     if len(jobs) == 1:
         words = "; ".join(filter(None, (outcome_words(jobs[0]), runs_words(jobs[0]))))
@@ -166,7 +174,7 @@ def _state_words(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
         return "REFUSED"
     if record.status == "intent":
         return "INTERRUPTED"
-    if len(jobs) == 1 and jobs[0].id.tasks is None:
+    if len(jobs) == 1 and jobs[0].id.tasks is None:  # not the pending tasks of an array
         return jobs[0].state
     return state_counts(jobs) or UNKNOWN
 
@@ -174,12 +182,12 @@ def _state_words(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
 def _data(
     record: JobRecord, statuses: Sequence[JobStatus], metrics: Optional[Mapping[str, str]]
 ) -> Dict[str, Any]:
-    """Return a submission as JSON has it. metrics: by job id; None without --metric."""
+    """Convert a submission to JSON. metrics: by job id; None without --metric."""
     from neuronctl.cli.json_data import status_data
 
     try:
         command_line: Optional[List[str]] = list(record.draft.command_line)
-    except RecordError as error:
+    except RecordError as error:  # the record is damaged
         command_line = None
         notify(error.message)
     jobs = [status_data(status) for status in statuses]

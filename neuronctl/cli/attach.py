@@ -36,8 +36,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     if not words and not has_terminal:
         hint = f"give a command: neuronctl attach {job} nvidia-smi"
         raise UsageError("a shell needs a terminal", hint)
-    typed = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
-    # srun takes the words after a lone colon for another command.
-    program = ["bash", "-c", f"exec {join(typed)}"] if ":" in typed else typed
-    argv = overlap_argv(status.job_id, [node or nodes[0]], program, pty=has_terminal)
-    become(argv)
+    program = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
+    if ":" in program:  # srun takes the words after a lone colon for another command
+        program = ["bash", "-c", f"exec {join(program)}"]
+    become(overlap_argv(status.job_id, [node or nodes[0]], program, pty=has_terminal))

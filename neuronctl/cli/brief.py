@@ -78,13 +78,16 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     yield source
     yield "\n## Rules of the cluster\n"
     for subject, text in site_rules(catalog, cluster):
-        title = f"`{subject}`" if subject[0] == "-" else subject
+        is_option = subject.startswith("-")
+        title = f"`{subject}`" if is_option else subject
         yield f"- {title}: {text.replace('{user}', login_name())}"
-    for option, values in comment_values(cluster) if cluster.policy.comment.fields else ():
-        yield f"- values of `{option}`: {values}"
+    if cluster.policy.comment.fields:
+        for option, values in comment_values(cluster):
+            yield f"- values of `{option}`: {values}"
     yield f"\n## Partitions\n\n{_HEADER}"
     for partition in cluster.partitions.values():
-        if not live_partitions or partition.name in live_partitions:
+        is_in_slurm = partition.name in live_partitions
+        if is_in_slurm or not live_partitions:  # without Slurm, the catalog's partitions count
             yield _row(partition, live_partitions.get(partition.name))
     yield from _about_you(cluster, snapshot)
     yield ""
@@ -101,13 +104,13 @@ def _ask_slurm(
 
     any_job = plan(JobRequest(), cluster)
     snapshot = Question(any_job, timeout=_TIMEOUT).answer()
-    overlaid = overlay(any_job, snapshot)[0].cluster
-    live_partitions = partitions_now((), overlaid, catalog, snapshot)
-    return snapshot, overlaid, {now.partition: now for now in live_partitions}
+    overlaid_plan, _ = overlay(any_job, snapshot)
+    live_partitions = partitions_now((), overlaid_plan.cluster, catalog, snapshot)
+    return snapshot, overlaid_plan.cluster, {now.partition: now for now in live_partitions}
 
 
 def _about_you(cluster: Cluster, snapshot: Optional[Snapshot]) -> Iterator[str]:
-    """Yield the user's accounts, budgets, quotas, and defaults; snapshot: None without Slurm."""
+    """Yield the user's accounts, budgets, quotas, and defaults. snapshot: None without Slurm."""
     from neuronctl.rules.quotas import quotas_of_user
     from neuronctl.slurm.figures import budget_words
 
@@ -123,14 +126,15 @@ def _about_you(cluster: Cluster, snapshot: Optional[Snapshot]) -> Iterator[str]:
 
 
 def _row(partition: Partition, now: Optional[PartitionNow]) -> str:
-    """Return a partition's row of the table. now: as Slurm shows it; None without Slurm."""
+    """Return a partition's row of the table. now: what Slurm says of it; None without Slurm."""
     gpu_limit = partition.max_gpus or "no limit known"
+    core_counts = sorted(set(partition.cores_per_node))
     seconds = partition.wall_time.maximum
     cells = (
         f"`{partition.name}`{'' if partition.open else ' (closed to you)'}",
         str(partition.nodes or "?"),
         f"{partition.gpus_per_node} {' '.join(partition.gpu_names)}".strip(),
-        "-".join(map(str, sorted({*partition.cores_per_node}))) or "?",
+        "-".join(map(str, core_counts)) or "?",
         "?" if seconds is None else units.format_time(seconds),
         str(gpu_limit if now is None else now.my_gpus),
         "?" if now is None else now.free_words,

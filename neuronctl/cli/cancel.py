@@ -46,9 +46,10 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
         state = parse_state(state, active_states, "in which a job can be cancelled")
     pipelines = find_pipelines(jobs)
     words = _ids_and_names(jobs, pipelines)
-    if pipelines and not words:
+    if pipelines and not words:  # none of their jobs is in the queue
         stop_pipelines(pipelines)
         return
+    # With --state alone, jobs of any name.
     matches, notes = cancellation.known_jobs(words or ["*"], RecordStore.default())
     notify(*notes)
     targets = {
@@ -58,38 +59,42 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     all_targets: Dict[JobId, List[JobStatus]] = {}
     for by_id in targets.values():
         all_targets.update(by_id)
-    if len(all_targets) > 1 and not yes and not _agreed(all_targets, targets if words else {}):
+    if len(all_targets) > 1 and not yes and not _confirm(all_targets, targets if words else {}):
         say("nothing done")
         return
     stop_pipelines(pipelines)
     refused = cancellation.cancel(all_targets) if all_targets else {}
     outcomes: List[Outcome] = []
-    for word, statuses in matches.items():
-        outcomes += cancellation.outcomes(word, statuses, targets[word], refused, state)
     if not words and not all_targets:
-        outcomes = [Outcome(words="no matching jobs")]
+        outcomes.append(Outcome(words="no matching jobs"))
+    else:
+        for word, statuses in matches.items():
+            outcomes += cancellation.outcomes(word, statuses, targets[word], refused, state)
     if as_json:
         data = [asdict(outcome) for outcome in outcomes if outcome.result]
         print_json("neuronctl.cancel/1", {"jobs": data})
     else:
         for outcome in outcomes:
-            if outcome.result not in ("refused", "unknown", "elsewhere"):
+            if outcome.result not in ("refused", "unknown", "elsewhere"):  # errors, raised below
                 print_line(outcome.words)
     _raise_failures(outcomes, refused, [word for word in words if not matches[word]])
 
 
 def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[JobOrName]:
-    """Return the ids and names that the words give; for a pipeline, its jobs in the queue."""
-    others = [word for word in words if word not in pipelines]
+    """Return the typed ids and names; in place of a pipeline, the ids of its jobs in the queue."""
+    job_words = [word for word in words if word not in pipelines]
     if pipelines:
-        others += list_queued_jobs(pipelines)
-    return [word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(others)]
+        job_words += list_queued_jobs(pipelines)
+    return [word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(job_words)]
 
 
 def _raise_failures(
     outcomes: Sequence[Outcome], refused: Mapping[str, str], unknown: Sequence[JobOrName]
 ) -> None:
-    """Raise an error if a job is unknown, or another cluster's; refused: scancel's messages."""
+    """Raise an error if scancel refused a job, or if a job is unknown or another cluster's.
+
+    refused: scancel's messages by job id. unknown: typed ids and names that no job has.
+    """
     if refused:
         refusals = "; ".join(f"{job}: {message}" for job, message in refused.items())
         raise SlurmRefusedError(f"scancel refused the request: {refusals}")
@@ -100,18 +105,19 @@ def _raise_failures(
         raise no_such_job(unknown)
 
 
-def _agreed(
+def _confirm(
     all_targets: Mapping[JobId, Sequence[JobStatus]],
     targets: Mapping[JobOrName, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
-    """List the jobs, and return True if the user agrees; without a terminal, nobody is asked.
+    """List the jobs, and return True if the user agrees to cancel them.
 
-    targets: the same jobs, by the id or name that was typed. Without a terminal, a name that
-    matches several jobs is refused.
+    Without a terminal, return True, or raise UsageError if a name matches several jobs. targets:
+    the same jobs by the id or name that was typed; empty if only --state was.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         for word, by_id in targets.items():
-            if isinstance(word, str) and len({id.job for id in by_id}) > 1:
+            has_several = len({id.job for id in by_id}) > 1  # tasks of one array are one job
+            if isinstance(word, str) and has_several:
                 problem = f"'{word}' stands for {len(by_id)} jobs: {', '.join(map(str, by_id))}"
                 raise UsageError(problem, "name one by its id, or add --yes for all of them")
         return True

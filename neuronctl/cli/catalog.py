@@ -43,7 +43,7 @@ def check(file: str) -> None:
     catalog = load(file)
     for name in document.data.get("clusters") or {}:
         cluster = catalog.clusters.get(name)
-        if cluster is None:
+        if cluster is None:  # the file has null in its place
             print_line(f"{name}: removed")
         else:
             print_line(f"{name}: {counted(len(cluster.partitions), 'partition')}, {cluster.source}")
@@ -70,9 +70,9 @@ def diff() -> int:
     """
     layers, draft = _draft_catalog()
     slurm_layer = yamlfile.parse(draft, "Slurm", CatalogError)
-    (name,) = slurm_layer.data["clusters"]
-    now = merge([*layers, slurm_layer]).clusters[name]
-    lines = list_differences(merge(layers).clusters.get(name), now)
+    (name,) = slurm_layer.data["clusters"]  # a draft has one
+    in_slurm = merge([*layers, slurm_layer]).clusters[name]
+    lines = list_differences(merge(layers).clusters.get(name), in_slurm)
     for line in lines:
         print_line(line)
     return 1 if lines else 0
@@ -80,7 +80,7 @@ def diff() -> int:
 
 def _draft_catalog() -> Tuple[List[Document], str]:
     """Return the catalog's layers and the text of a file with Slurm's figures."""
-    # An empty file may be the one that `catalog import > partitions.yaml` is about to fill.
+    # Skip an empty file: `catalog import > partitions.yaml` may be about to fill it.
     texts = [(text_of(file), file) for file in layer_files()]
     layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]
     figures = Question(timeout=_TIMEOUT).answer().figures

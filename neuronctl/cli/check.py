@@ -1,4 +1,4 @@
-"""``neuronctl check`` and ``import``: batch scripts, what is wrong, and as job files."""
+"""``neuronctl check`` and ``import``: check batch scripts, and turn them into job files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from neuronctl.scripts.script_file import read_script, scripts_at, shown_name, u
 from neuronctl.submission.existing_script import JudgedScript, apply_fixes, judge_text
 
 _SEVERITIES = (ERROR, WARNING, NOTE)
-_SHOWN = 300  # characters of a line
+_SHOWN = 300  # the most characters of a line that are printed
 
 
 @click.command("check")
@@ -95,7 +95,7 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
     policy = cluster.policy.comment
     for key, value in parts.items():
         allowed = policy.values_of(key)
-        if allowed is None:
+        if allowed is None:  # an empty list allows any value
             raise UsageError(f"--{key}: comments on {cluster.name} have no such part")
         if allowed and value not in allowed:
             problem = f"--{key}: '{value}' is not a value that {cluster.name} allows"
@@ -103,7 +103,10 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
 
 
 def _texts(files: Sequence[str]) -> Dict[str, str]:
-    """Return the text of each script, by name; raise UsageError for an unreadable one."""
+    """Return the text of each script, by name; say which files in a folder are unreadable.
+
+    Raises UsageError for a file that cannot be read, and for a folder without batch scripts.
+    """
     texts: Dict[str, str] = {}
     for file in dict.fromkeys(files):
         unreadable: List[OSError] = []
@@ -121,29 +124,35 @@ def _texts(files: Sequence[str]) -> Dict[str, str]:
 def _fix(
     texts: Mapping[str, str], check: Callable[[str, str], JudgedScript], write: bool
 ) -> List[JudgedScript]:
-    """Show the fixes as a diff, or with ``write`` apply them; return the scripts as they are."""
+    """Show the fixes as a diff, or with ``write`` apply them; return the scripts as they are then.
+
+    check: judges a script of this name and text.
+    """
+    # Without ``write``, standard output has only the diff.
     tell: Callable[[str], None] = print_line if write else notify
-    fixable = 0
+    fixable_count = 0
     results: List[JudgedScript] = []
     for name, text in texts.items():
         before = check(shown_name(name), text)
         after = apply_fixes(before, partial(check, before.name))
-        has_fixes = after.text != before.text
-        problem = _rewrite(name, before.text, after.text) if has_fixes and write else ""
-        results.append(after if write and not problem else before)
-        if problem:
-            tell(f"{before.name}: left as it is: {problem}")
-        elif not has_fixes:
+        if after.text == before.text:
+            results.append(before)
             tell(f"{before.name}: {_summary(before.findings)}")
-        else:
-            fixable += 1
-            if not write:
-                print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
-            codes = ", ".join(sorted({mend.code for mend in before.mends}))
-            rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
-            tell(f"{before.name}: {'fixed' if write else 'would fix'} {codes}; {rest}")
-    hint = "; --write applies the changes" if fixable and not write else ""
-    total = f"{fixable} of {counted(len(texts), 'script')}"
+            continue
+        problem = _rewrite(name, before.text, after.text) if write else ""
+        if problem:
+            results.append(before)
+            tell(f"{before.name}: left as it is: {problem}")
+            continue
+        results.append(after if write else before)
+        fixable_count += 1
+        if not write:
+            print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
+        codes = ", ".join(sorted({mend.code for mend in before.mends}))
+        unfixed = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
+        tell(f"{before.name}: {'fixed' if write else 'would fix'} {codes}; {unfixed}")
+    hint = "; --write applies the changes" if fixable_count and not write else ""
+    total = f"{fixable_count} of {counted(len(texts), 'script')}"
     tell(f"{total} {'changed' if write else 'to change'}{hint}")
     return results
 
@@ -163,19 +172,20 @@ def _print(checked: Sequence[JudgedScript]) -> None:
     """Print the findings that several scripts share, then those of each script."""
     has_several = len(checked) > 1
     _print_causes(checked)
-    all_hints: Set[str] = set()  # of several scripts, each hint is printed once
+    printed_hints: Set[str] = set()
     for script in checked:
         by_row: Dict[Tuple[str, ...], List[Finding]] = {}  # findings that differ only in place
         for finding in script.findings:
             by_row.setdefault(finding.row, []).append(finding)
         for findings in by_row.values():
-            _print_finding(script, findings, all_hints if has_several else set())
+            # Of several scripts, each hint is printed once; of a single one, with every finding.
+            _print_finding(script, findings, printed_hints if has_several else set())
         mends = f"; 'neuronctl check --fix' fixes {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if has_several:
-        clean = sum(1 for script in checked if not script.findings)
+        clean_count = sum(1 for script in checked if not script.findings)
         summary = _summary(_all_findings(checked))
-        print_line(f"{len(checked)} scripts, {clean} of them clean: {summary}")
+        print_line(f"{len(checked)} scripts, {clean_count} of them clean: {summary}")
 
 
 def _print_causes(checked: Sequence[JudgedScript]) -> None:
@@ -186,11 +196,11 @@ def _print_causes(checked: Sequence[JudgedScript]) -> None:
             (finding.severity, finding.code, in_language(finding, sys.stdout).title)
             for finding in script.findings
         }
-        script_counts.update(sorted(causes))
+        script_counts.update(sorted(causes))  # in the same order at every call
     shared = [(cause, count) for cause, count in script_counts.most_common() if count > 1]
-    for worst_first in _SEVERITIES:
+    for printed_severity in _SEVERITIES:  # the worst first
         for (severity, code, title), count in shared:
-            if severity == worst_first:
+            if severity == printed_severity:
                 print_line(f"{severity} {code} in {count} scripts: {title}")
     if shared:
         print_line()
@@ -205,9 +215,9 @@ def _summary(findings: Sequence[Finding]) -> str:
 
 
 def _print_finding(script: JudgedScript, findings: Sequence[Finding], hints: Set[str]) -> None:
-    """Print a finding that one or more lines have: the first of them, and the others' numbers.
+    """Print the first of findings that differ only in their place, and the others' line numbers.
 
-    findings: one for each line. hints: those already printed, to which the finding's is added.
+    hints: those already printed, to which the finding's is added.
     """
     first, *others = findings
     finding = in_language(first, sys.stdout)
@@ -239,7 +249,7 @@ def _marked_line(line: str, finding: Finding) -> List[str]:
     if not shown.strip():
         return []
     lines = [f"  {place.line} | {clipped(printable(shown), _SHOWN)}"]
-    if shown == text and len(text) <= _SHOWN:  # otherwise the columns differ
+    if shown == text and len(text) <= _SHOWN:  # masking and clipping move the columns
         indent = cell_width(printable(text[: place.column - 1]))
         width = cell_width(printable(text[place.column - 1 : place.end - 1]))
         lines.append(f"  {' ' * len(str(place.line))} | {' ' * indent}{'^' * max(1, width)}")
@@ -281,7 +291,7 @@ def import_(
         "MASTER_ADDR"
     )
     for remark in draft.remarks:
-        place = f"{name}:{remark.line}" if remark.line else name
+        place = f"{name}:{remark.line}" if remark.line else name  # 0: about the whole script
         say(f"{place}: {remark.message}")
         if remark.hint:
             say(f"  hint: {remark.hint}")

@@ -47,9 +47,9 @@ def edit() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("there is no terminal for an editor", f"edit {defaults_file()}")
     if present(defaults_file()):
-        yamlfile.text_of(defaults_file(), JobFileError, found=True)  # raises if another owns it
+        yamlfile.text_of(defaults_file(), JobFileError, found=True)  # raises for another user's
     try:
-        # The editor then writes into the directory that was checked, not into its path.
+        # The editor gets only a name, so that it writes into the directory checked here.
         os.fchdir(open_own_directory(config_dir()))
     except OSError as error:
         raise UsageError(f"cannot use {config_dir()}: {error.strerror}") from None

@@ -31,7 +31,7 @@ def command(catalog: Optional[str], as_json: bool) -> int:
 def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
     """Show the state of a connection, and what doctor finds on its cluster; return the exit code.
 
-    request: the command line there, as neuronctl on the cluster gets it.
+    request: what neuronctl on the cluster is sent; "words" is the command line to run there.
     """
     import json
     import os
@@ -49,7 +49,7 @@ def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
     delay = int((time.monotonic() - start) * 1000)
     output: List[bytes] = []
     code = session.show(raw=True, write=output.append)
-    age = duration(int(time.time() - os.stat(remote.socket).st_mtime))
+    age = duration(int(time.time() - os.stat(remote.socket).st_mtime))  # login made the socket
     checks = [
         Check("connection", GOOD, f"to {remote.address}, for {age}; answered in {delay} ms"),
         Check("python there", GOOD, f"{remote.python} ({remote.version}, {remote.machine})"),
@@ -57,7 +57,7 @@ def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
     ]
     try:
         checks += [restore(Check, data) for data in json.loads(b"".join(output))["checks"]]
-    except NOT_RESTORED:
+    except NOT_RESTORED:  # the output is not doctor's JSON: a failure, even if the code is 0
         checks.append(Check("neuronctl there", BAD, f"ended with {code}", exit_code=code or 1))
     return _show(checks, "--json" in request["words"])
 

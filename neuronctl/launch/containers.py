@@ -30,7 +30,7 @@ def _singularity(
     command: str, request: JobRequest, scratch: Optional[Shell], gpus: str
 ) -> Wrapping:
     before: Tuple[str, ...] = ()
-    # The runtime alone binds the home directory, but not scratch, and not always $PWD.
+    # By itself, the runtime binds the home directory, but not scratch, and not always $PWD.
     if scratch is not None:
         before = (
             "# Scratch and this directory; binding one twice gives a warning per process.",
@@ -40,7 +40,7 @@ def _singularity(
     if gpus and not {"--nv", "--rocm"} & set(request.container_options):
         words.append(gpus)
     words += request.container_options
-    for bind in (Shell('"$BINDS"' if before else '"$PWD"'), *request.binds):
+    for bind in (Shell('"$PWD"' if scratch is None else '"$BINDS"'), *request.binds):
         words += ["--bind", bind]
     words += ["--pwd", Shell('"$PWD"'), request.container or ""]
     return Wrapping(before=before, prefix=tuple(words))

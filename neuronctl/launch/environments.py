@@ -41,7 +41,7 @@ class Conda:
 
     how: str  # how it was found, as users read it
     base: str = ""  # its installation; "": PATH leads to it
-    given: bool = False  # the environment's path is in this one, so that no other is considered
+    given: bool = False  # the environment is named by a path in it, so no other is considered
 
 
 def find_conda(environment: str, here: str = "") -> Optional[Conda]:
@@ -101,27 +101,27 @@ def activate_venv(directory: str) -> Tuple[ShellLine, ...]:
 
 
 def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -> Tuple[str, str]:
-    """Return the environment beside a program, and the uv.lock if there is none; "" for neither.
+    """Return (the environment beside a program, ""), else ("", the uv.lock), else ("", "").
 
     Both are searched for from the program up to the job's directory, and are relative to it. An
     environment of somebody who owns neither the job nor the program does not count.
     """
     file = os.path.abspath(os.path.join(directory, program))
-    owners = {0, os.getuid()}
+    owners = {0, os.getuid()}  # root and the user
     if os.path.isfile(file):
         owners.add(os.stat(file).st_uid)
     top = os.path.abspath(directory)
     place = os.path.dirname(file) if program else file
     while True:
         is_inside = f"{place}/".startswith(f"{top}/")
-        name = os.path.relpath(place, top) if is_inside else place
+        shown_place = os.path.relpath(place, top) if is_inside else place
         for venv in names:
             path = os.path.join(place, venv)
             if os.path.isfile(f"{path}/bin/activate") and os.lstat(path).st_uid in owners:
-                return os.path.normpath(os.path.join(name, venv)), ""
+                return os.path.normpath(os.path.join(shown_place, venv)), ""
         if os.path.isfile(f"{place}/uv.lock"):
-            return "", os.path.normpath(os.path.join(name, "uv.lock"))
-        if place == top or not is_inside:
+            return "", os.path.normpath(os.path.join(shown_place, "uv.lock"))
+        if place == top or not is_inside:  # outside, only the program's own directory counts
             return "", ""
         place = os.path.dirname(place)
 

@@ -189,6 +189,7 @@ def read(name: str, places: Sequence[str]) -> Launcher:
 
 def _base_traits(like: str, name: str, file: str, places: Sequence[str]) -> Dict[str, Any]:
     """Return the traits of the launcher that ``name`` is like: the next one, if like itself."""
+    # A file that is like its own name means the file that it overrides.
     begin = places.index(os.path.dirname(file)) + 1 if like == name else 0
     try:
         traits = _traits(*_read(like, places[begin:]))
@@ -250,10 +251,11 @@ def find_call(
     call: Optional[LauncherCall] = None
     for launcher in every() if launchers is None else launchers:
         for command in (*launcher.programs, *launcher.akin):
-            if not words or words[0] != command[0] or tuple(words[: len(command)]) != command:
+            if tuple(words[: len(command)]) != command:
                 continue
             options, length = _read_options(launcher, words, len(command))
             names = {option.name for option in options}
+            # A launcher with chosen_by counts only if one of those options is there.
             is_chosen = not names.isdisjoint(launcher.chosen_by)
             if is_chosen or (call is None and not launcher.chosen_by):
                 call = LauncherCall(launcher, options, length)
@@ -280,11 +282,11 @@ def _read_options(
         elif name in launcher.pairs:
             length = 3
         elif name in launcher.values or (launcher.flags and not launcher.values):
-            length = 2
+            length = 2  # without a list of options with a value, all but the flags have one
         else:
             return tuple(options), None
         option_words = tuple(word or "" for word in words[index : index + length])
-        value = inline_value if length == 1 else "".join(option_words[1:2])
+        value = inline_value if length == 1 else "".join(option_words[1:2])  # "": it is missing
         if length == 2 and not launcher.values:  # argparse takes both in one word
             option_words = (f"{typed}={value}",)
         options.append(LauncherOption(name, value, option_words))
@@ -359,7 +361,7 @@ def _header_entries(file: str, text: str) -> Dict[int, str]:
 
 def _read_trait(trait: str, text: str) -> object:
     """Return a trait's value for the text in the header; raise ValueError."""
-    kind = Launcher.__annotations__.get(trait, "str")
+    kind = Launcher.__annotations__.get(trait, "str")  # "like" is no field
     choices = _CHOICES.get("bool" if kind == "bool" else trait)
     if choices is not None:
         if text not in choices:

@@ -245,7 +245,7 @@ class Launch(Sizes):
     @property
     def passes_signal(self) -> bool:
         """Return True if the batch shell passes the signal on to the launch."""
-        return self.signal is not None and passes(self.signal, self.launcher, False)
+        return self.signal is not None and passes(self.signal, self.launcher, has_steps=False)
 
     @property
     def processes(self) -> int:
@@ -350,7 +350,7 @@ class JobPlan(Sizes):
     def passes_signal(self) -> bool:
         """Return True if the batch shell passes the signal on to the processes it started."""
         launcher = self.launches[0].launcher
-        return self.signal is not None and passes(self.signal, launcher, bool(self.steps))
+        return self.signal is not None and passes(self.signal, launcher, has_steps=bool(self.steps))
 
     @property
     def salloc_options(self) -> Tuple[str, ...]:
@@ -378,7 +378,7 @@ def parse_signal(request: JobRequest) -> Optional[Signal]:
     flags, typed, _ = split_signal(request.signal)
     if typed.isdigit():
         number = int(typed)
-        names = {int(signal): signal.name[3:] for signal in signals.Signals}
+        names = {int(signal): signal.name[len("SIG") :] for signal in signals.Signals}
         name = names.get(number, typed)
     else:
         name = typed.upper()
@@ -407,7 +407,7 @@ def has_trap(text: str, signal: str = "") -> bool:
     return any("trap" in text for text in evaluated) or bool(shell.traps(signal))
 
 
-def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
+def passes(signal: Signal, launcher: Launcher, *, has_steps: bool) -> bool:
     """Return True if the batch shell must pass a signal on: Slurm sends it to srun's tasks only."""
     if signal.trapped:
         return False

@@ -82,6 +82,7 @@ def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -
         nodes=nodes,
         max_nodes=job.max_nodes if uses_all_nodes else None,
         gpus_per_node=gpus or None,
+        # A step has no totals, node names, or steps of its own.
         gpus=None,
         ntasks=None,
         nodelist=None,

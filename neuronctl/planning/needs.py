@@ -77,8 +77,8 @@ class Needs:
         """
         wanted_gpus = self.gpus_per_node or -(-self.gpus // self.nodes)
         task_cores = -(-self.tasks // self.nodes) * self.cores_per_task
-        wanted_cores = max(self.least_cores, task_cores, wanted_gpus * self.cores_per_gpu)
-        wanted_cores = whole_cores(wanted_cores, threads)
+        wanted_cpus = max(self.least_cores, task_cores, wanted_gpus * self.cores_per_gpu)
+        wanted_cores = whole_cores(wanted_cpus, threads)
         wanted_memory = max(
             self.memory_per_node,
             wanted_cores * self.memory_per_core,
@@ -115,15 +115,16 @@ def slurm_needs(plan: JobPlan) -> Needs:
     tasks = sizes.ntasks or nodes * tasks_per_node
     cores = sizes.cpus_per_task or 1
     gpus_per_node = sizes.gpus_per_node or 0
-    gpus = 0  # Slurm spreads them over the nodes
+    gpus = 0  # those that Slurm spreads over the nodes
     if not gpus_per_node:
         gpus = sizes.gpus or tasks * request.sbatch_number("gpus-per-task")
     memory = None if request.mem is None else units.parse_memory(request.mem)
     per_core = _parse_memory(request.sbatch_value("mem-per-cpu"))
     per_gpu = _parse_memory(request.sbatch_value("mem-per-gpu"))
-    whole = "nodes" if request.exclusive else ""
-    if (request.sbatch_value("exclusive") or "").lower() == "user":
-        whole = whole or "user"
+    if request.exclusive:
+        whole = "nodes"
+    else:
+        whole = "user" if (request.sbatch_value("exclusive") or "").lower() == "user" else ""
     needs = Needs(
         nodes=nodes,
         most_nodes=most_nodes,
@@ -137,7 +138,7 @@ def slurm_needs(plan: JobPlan) -> Needs:
         memory_per_node=memory or 0,
         memory_per_core=per_core or 0,
         memory_per_gpu=per_gpu or 0,
-        whole_memory=0 in (memory, per_core),
+        whole_memory=0 in (memory, per_core),  # as typed: --mem=0
         whole=whole,
         asks_memory=(memory, per_core, per_gpu) != (None, None, None),
         asks_cores=bool(sizes.cpus_per_task),

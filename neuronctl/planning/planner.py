@@ -57,6 +57,10 @@ def plan(
     return builder.plan()
 
 
+_TIME_TO_SAVE = 300
+"""Seconds before the end of a run at which --until-done asks the program to save."""
+
+
 class _PlanBuilder(LaunchBuilder):
     """Builds one plan: first the sizes of the job and of its steps, then what depends on them."""
 
@@ -73,8 +77,8 @@ class _PlanBuilder(LaunchBuilder):
             how = recognized or "the catalog's default"
             self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
         if request.until_done and request.signal is None:
-            signals = self.launcher.signals or ("TERM",)
-            self.request = replace(request, signal=signals[0])
+            save, *_ = self.launcher.signals or ("TERM",)  # a signal that reaches the program
+            self.request = replace(request, signal=save)
         self.steps = self._build_steps(request.steps)
         self.settle_tasks()
         self.cpus_per_task = self._count_cores_per_task()
@@ -161,8 +165,9 @@ class _PlanBuilder(LaunchBuilder):
                 if value or option.kind == "switch":
                     directives.append(model.Directive(name if value else f"no-{name}"))
             elif value:
-                decision = "gpus-per-node" if name == "gres" and self.gpus else name
-                directives.append(model.Directive(name, value, self.remark(decision)))
+                requests_gpus = name == "gres" and self.gpus > 0
+                remark = self.remark("gpus-per-node" if requests_gpus else name)
+                directives.append(model.Directive(name, value, remark))
             if name == "requeue" and value and request.sbatch_value("open-mode") is None:
                 why = "a requeued job keeps its log"
                 directives.append(model.Directive("open-mode", "append", why))
@@ -182,7 +187,7 @@ class _PlanBuilder(LaunchBuilder):
         return {"gpus-per-node": gpus, "gres": ",".join(request.gres)}
 
     def _check_cores(self, launches: Sequence[model.Launch]) -> None:
-        """Raise UsageError for a step with more cores than the job, or cores left to Slurm."""
+        """Raise UsageError for too many cores in a step, or cores that srun cannot know."""
         if self.request.cpus_per_task == 0 and self.place is None:
             self._check_no_srun(launches)
         for launch in launches:
@@ -218,9 +223,12 @@ class _PlanBuilder(LaunchBuilder):
         if not request.until_done or self.interactive:
             return None
         _, _, seconds = units.split_signal(request.signal or "")
-        before_end = int(seconds) if seconds else 300
-        if not seconds and time_limit is not None and time_limit != units.UNLIMITED:
-            before_end = min(before_end, time_limit // 4)
+        if seconds:
+            before_end = int(seconds)
+        elif time_limit is None or time_limit == units.UNLIMITED:
+            before_end = _TIME_TO_SAVE
+        else:
+            before_end = min(_TIME_TO_SAVE, time_limit // 4)
         runs = 10 if request.max_runs is None else request.max_runs
         at_most = f"at most {counted(runs, 'run')}"
         chain = "--no-requeue" if request.requeue is False else self.chain
@@ -253,9 +261,10 @@ class _PlanBuilder(LaunchBuilder):
             value = f"B:{signal.of_shell}@{until_done.before_end}"
             reason = f"then {signal.name} goes to what handles it, to save"
             return self.derive("signal", value, reason)
-        if signal is None or self.interactive:
+        if signal is None or self.interactive:  # an allocation has no batch shell
             return request.signal
-        if signal.to_batch_shell or not model.passes(signal, self.launcher, bool(request.steps)):
+        passes = model.passes(signal, self.launcher, has_steps=bool(request.steps))
+        if signal.to_batch_shell or not passes:
             return self.keep_requested("signal", request.signal)
         flags, name, seconds = units.split_signal(request.signal or "")
         value = f"{flags}B:{name}{seconds and f'@{seconds}'}"
@@ -264,10 +273,10 @@ class _PlanBuilder(LaunchBuilder):
     def _build_steps(self, steps: Sequence[StepRequest]) -> List[StepBuilder]:
         """Return a builder for each step, or for each part of one that runs side by side."""
         builders: List[StepBuilder] = []
-        whole = Share(self.nodes, self.gpus, self.gpus)
+        whole_job = Share(self.nodes, self.gpus, self.gpus)
         for number, step in enumerate(steps, start=1):
             parts = step.together or (step,)
-            share = whole.split(len(parts)) if step.together else whole
+            share = whole_job.split(len(parts)) if step.together else whole_job
             for part_number, part in enumerate(parts, start=1):
                 name = f"step {number}, part {part_number}" if step.together else f"step {number}"
                 builder = StepBuilder(part, share, number, name, self)

@@ -44,10 +44,10 @@ class SizeBuilder:
         self.most_nodes = request.max_nodes or self.nodes
         self.gpus = self._count_gpus()
         self.launcher = self._choose_launcher()
-        starts_once = self.launcher.whole_allocation and not self.launcher.every_node
-        self.in_batch_shell = starts_once and not (request.steps or interactive)
+        is_alone = self.launcher.whole_allocation and not self.launcher.every_node
+        self.in_batch_shell = is_alone and not (request.steps or interactive)
         self.amounts = self._spread_tasks() if self.in_batch_shell else None
-        self.ntasks_per_node = self.processes = 1
+        self.ntasks_per_node = self.processes = 1  # until settle_tasks()
 
     def settle_tasks(self) -> None:
         """Settle tasks and processes, once those of the steps are settled."""
@@ -180,19 +180,18 @@ class SizeBuilder:
         """Return the values of sbatch's options for partitions, nodes, tasks, and cores."""
         request, most = self.request, self.most_nodes
         partitions = ",".join(partition.name for partition in self.partitions)
-        options = {
-            "partition": partitions or None,
-            "nodes": f"{self.nodes}-{most}" if most > self.nodes else str(self.nodes),
-            "ntasks-per-node": None if self._omits_tasks() else str(self.ntasks_per_node),
-            "cpus-per-task": str(self.cpus_per_task) if request.cpus_per_task != 0 else None,
-        }
+        nodes = f"{self.nodes}-{most}" if most > self.nodes else str(self.nodes)
         if self.in_batch_shell:  # the program itself may start tasks: as many as requested
             tasks, tasks_per_node = request.ntasks, request.ntasks_per_node
-            options["ntasks"] = str(tasks) if tasks else None
-            options["ntasks-per-node"] = str(tasks_per_node) if tasks_per_node else None
-        if self.amounts:
-            options["nodes"] = None
-        return options
+        else:
+            tasks, tasks_per_node = None, None if self._omits_tasks() else self.ntasks_per_node
+        return {
+            "partition": partitions or None,
+            "nodes": None if self.amounts else nodes,  # with amounts, Slurm chooses the nodes
+            "ntasks": str(tasks) if tasks else None,
+            "ntasks-per-node": str(tasks_per_node) if tasks_per_node else None,
+            "cpus-per-task": str(self.cpus_per_task) if request.cpus_per_task != 0 else None,
+        }
 
     def _omits_tasks(self) -> bool:
         """Return True if the job gets its one task by default: Lightning wants no SLURM_NTASKS."""

@@ -120,11 +120,12 @@ def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str,
         return (*once, *command, *program)
     commands = [["export", *parts.exports]] if parts.exports else []
     commands.append(["exec", *command, *(program if hides_colon else ['"$@"'])])
+    # The commands are indented, and followed by a quote and the program.
     text = "\n    ".join(wrap_command(words, "        ", WIDTH - 12) for words in commands)
     bash = f"bash -c {quote(text)}"
     if hides_colon:
         return (*once, bash)
-    name = launch.launcher.name if parts.task else "bash"
+    name = launch.launcher.name if parts.task else "bash"  # in messages of that bash
     return (*once, bash, name, *program)
 
 

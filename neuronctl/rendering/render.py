@@ -30,7 +30,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
     is_users = template is not None or os.path.exists(os.path.join(users_directory, "job.sh.j2"))
     before, launch = ([steps], "work") if steps else _launch(plan, is_last=not is_users)
     first = plan.launches[0]
-    several = plan.nodes * plan.ntasks_per_node * first.processes > 1 and not plan.steps
+    starts_several = plan.nodes * plan.ntasks_per_node * first.processes > 1 and not plan.steps
     preflight = list_checks(plan)
     has_environment = plan.request.venv is not None or plan.request.conda is not None
     text = _render(
@@ -45,7 +45,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         in_function=_is_function(plan) and not steps,
         tells="program" if steps else signal_receiver(plan),
         is_sweep=bool(steps),
-        starts=printable(first.starts) if several else "",
+        starts=printable(first.starts) if starts_several else "",
         checks=preflight,
         looks=plan.preflight and (has_environment or any(preflight.values())),
         several_nodes=plan.most_nodes > 1,
@@ -163,7 +163,7 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
     """
     assert plan.until_done is not None
     before_end = plan.until_done.before_end
-    limit = max(0, plan.time_limit or 0)
+    limit = max(0, plan.time_limit or 0)  # 0: unlimited, or unknown
     launch, by_srun = script_lines.task_launch(plan)
     options.update(
         slots=len(plan.steps[0]),
@@ -171,7 +171,7 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
         launch=bool(launch),
         by_srun=by_srun,
         margin=before_end + min(60, limit // 8),  # Slurm may signal up to a minute early
-        save=max(before_end - 20, before_end // 2 - 1),  # the batch shell then stops waiting
+        save=max(before_end - 20, before_end // 2 - 1),  # soon, the batch shell stops waiting
         snapshot=plan.code.place if plan.code else "",
     )
     text = json.dumps(options)
@@ -194,11 +194,11 @@ def render_run(plan: JobPlan) -> str:
 
 
 def _render(shipped: str, plan: JobPlan, requested: Optional[str] = None, **values: Any) -> str:
-    """Fill in the requested template, otherwise the user's own of a name, otherwise the shipped.
+    """Fill in the requested template, or else the user's own of the name of a shipped one, or that.
 
-    shipped: that name. requested: a path with a slash, or the name of one of the user's own.
-    ``shipped/NAME`` is always the shipped one, so that the user's can extend it. A file in the
-    working directory never counts by its name alone: a template is a program.
+    shipped: the shipped template's name. requested: a path with a slash, or the name of a template
+    of the user's. ``shipped/NAME`` is always the shipped one, so that the user's can extend it. A
+    file in the working directory never counts by its name alone: a template is a program.
     """
     name, beside = _locate(shipped if requested is None else requested)
     environment = template_environment.script_templates(*beside)

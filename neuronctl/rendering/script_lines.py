@@ -166,7 +166,8 @@ def task_launch(plan: JobPlan) -> Tuple[str, bool]:
     task = replace(launch, exports=exports, program=(Shell('"$@"'),))
     words = launch_words(plan, task, launch_parts(plan, task))
     by_srun = words[0] == "srun"
-    if by_srun:  # a word that is a lone colon would begin another command of srun's
+    # A lone colon would begin another command of srun's, so each word gets a =; _PROOF drops it.
+    if by_srun:
         task = replace(task, program=(Shell('"${@/#/=}"'),))
     earlier = "NEURONCTL_SLOT" if others else ""
     *lines, command = _launch_lines(plan, task, earlier, _PROOF if by_srun else "")

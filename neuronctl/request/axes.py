@@ -36,7 +36,10 @@ SOURCES = ("params", "zip", "list", "table", "commands")
 def given_axes(
     params: Sequence[str], *, together: bool, **files: Optional[str]
 ) -> Tuple[Axis, ...]:
-    """Return the axes of --param, --zip, --table, and --commands; raise UsageError."""
+    """Return the axes of --param, --zip, --table, and --commands; raise UsageError.
+
+    together: --zip. files: those of --table and --commands; None: the option is not given.
+    """
     values: Dict[str, str] = {}
     for param in params:
         name, equals, text = param.partition("=")
@@ -48,27 +51,30 @@ def given_axes(
     sources = {"zip" if together else "params": values or None, **files}
     axes: List[Axis] = []
     for source, data in sources.items():
+        if data is None:
+            continue
         try:
-            axes += make_axes(source, data) if data is not None else ()
+            axes += make_axes(source, data)
         except ValueError as error:
-            option = "--param" if data is values else f"--{source}"
+            option = f"--{source}" if source in files else "--param"
             raise UsageError(f"{option}: {error}") from None
     return tuple(axes)
 
 
 def make_axes(source: str, data: Any) -> Tuple[Axis, ...]:
-    """Return the axes of one of SOURCES, with texts for all values; raise ValueError."""
+    """Return the axes that a source, one of SOURCES, describes by its data; raise ValueError."""
     if source == "table":
         return (_read_table(data),)
     if source == "commands":
         return (_read_commands(data),)
     columns = _read_list(data) if source == "list" else _read_columns(data)
-    if source == "params":
+    if source == "params":  # all combinations: each parameter is an axis
         return tuple(_axis((name,), [[value] for value in columns[name]]) for name in columns)
     if len({len(values) for values in columns.values()}) > 1:
         shown = ", ".join(f"{name} has {len(values)}" for name, values in columns.items())
         raise ValueError(f"values that advance together must be equally many: {shown}")
-    return (_axis(tuple(columns), list(zip(*columns.values()))),)
+    rows = list(zip(*columns.values()))
+    return (_axis(tuple(columns), rows),)
 
 
 def _read_list(data: Any) -> Dict[str, List[Any]]:
@@ -124,7 +130,7 @@ def _read_values(text: str) -> List[str]:
 
 
 def _count(first: str, last: str) -> List[str]:
-    """Return the numbers from first to last; as in bash, they are as wide as 01."""
+    """Return the numbers from first to last; from 01 on, with two digits each, as in bash."""
     distance = int(last) - int(first)
     if abs(distance) >= MOST:
         raise ValueError(f"'{first}..{last}' has more than {MOST} values")
@@ -137,9 +143,10 @@ def _read_table(file: Any) -> Axis:
     """Return the rows of a CSV file; its first line names the parameters."""
     reader = csv.reader(io.StringIO(_read(file), newline=""), skipinitialspace=True, strict=True)
     try:
-        names, *rows = [*filter(None, reader)] or [[]]
+        lines = [line for line in reader if line]
     except csv.Error as error:
         raise ValueError(f"'{file}', line {reader.line_num}: {error}") from None
+    names, *rows = lines or [[]]  # an empty file names no parameter
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
             columns = f"{counted(len(names), 'parameter')} ({', '.join(names)})"

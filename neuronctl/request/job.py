@@ -66,7 +66,7 @@ class StepRequest:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The size that somebody's script requests, which Slurm divides over nodes; None: nothing."""
+    """The sizes in a user's own script, which Slurm divides over nodes. None: not requested."""
 
     nodes: Optional[int] = None
     max_nodes: Optional[int] = None
@@ -77,7 +77,7 @@ class Amounts:
     gpus_per_node: Optional[int] = None
 
     def least_nodes(self, cores: int, gpus: int) -> int:
-        """Return how many nodes with so many cores and GPUs it needs; 0: unknown size."""
+        """Return how many nodes the job needs. cores, gpus: those of each node; 0: unknown."""
         tasks = self.ntasks or 1
         tasks_per_node = self.ntasks_per_node or tasks
         if cores:
@@ -100,7 +100,8 @@ def _others_of_sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise ValueError(f"'{text}' is not a long sbatch option, such as nice=100")
         # neuronctl has the flag --exclusive; only Slurm has --exclusive=user.
-        if name in OF_SLURM and not (OF_SLURM[name].is_flag and option != name):
+        has_slurms_value = name in OF_SLURM and OF_SLURM[name].is_flag and option != name
+        if name in OF_SLURM and not has_slurms_value:
             raise ValueError(f"neuronctl has this option itself: write --{option}")
         if name in _NOT_IN_A_SCRIPT:
             raise ValueError(f"--{name} cannot be used in a job script: see 'neuronctl submit -h'")
@@ -324,7 +325,7 @@ class JobRequest:
     """They stand in the script as typed, unquoted."""
 
     amounts: Optional[Amounts] = None
-    """The size that somebody's script requests; None: neuronctl plans the size."""
+    """The sizes that a user's own script requests; None: neuronctl plans them."""
     typed_dependency: Optional[str] = None
     """--dependency as typed, if ``dependency`` also has the jobs of --after and --after-ok."""
     origins: Mapping[str, Origin] = datatypes.field(default_factory=dict)

@@ -34,7 +34,8 @@ _LONGEST = 4 * 1024 * 1024
 """Bytes of shell text: sbatch accepts no longer script."""
 
 # Allowed in a job file, but not in a user's defaults.
-_PROGRAM_KEYS = ("script", "args", "run", "steps", "sweep", JOBS)
+_KEYS_OF_ONE_JOB = ("script", "args", "run", "steps", "sweep")
+_PROGRAM_KEYS = (*_KEYS_OF_ONE_JOB, JOBS)
 
 # A step may have its own.
 _STEP_OPTIONS = (
@@ -49,9 +50,9 @@ def read_job_file(path: str) -> Layer:
     """Read the job that ``path`` describes; raises JobFileError with file:line."""
     if not path:
         raise JobFileError("empty job file name", "name a YAML file with options")
-    has_name = os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm")
+    is_named_as_program = os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm")
     # Look into no pipe, which can be read only once.
-    if os.path.isfile(path) and (has_name or head(path, 2) == b"#!"):
+    if os.path.isfile(path) and (is_named_as_program or head(path, 2) == b"#!"):
         hint = "-f takes a YAML file with options; put the program after the options, without -f"
         raise JobFileError(f"{path} is a program, not a job file", hint)
     return _layer(_nodes(yamlfile.read(path, JobFileError)), Source.JOB_FILE, _PROGRAM_KEYS)
@@ -116,7 +117,7 @@ def read_pipeline(path: str) -> Dict[str, Layer]:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}", name):
             raise job.error("a job's name has up to 50 letters, digits, _ and -")
         options = job.values("the options of a job", _JOBS_EXAMPLE)
-        layer = _layer(options, Source.JOB_FILE, _PROGRAM_KEYS[:-1])
+        layer = _layer(options, Source.JOB_FILE, _KEYS_OF_ONE_JOB)
         if not {"script", "body", "steps"} & layer.values.keys():
             raise job.error("the job has no program", "add 'script:' or 'run:'")
         layers[name] = merge([shared, layer])
@@ -136,7 +137,7 @@ def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
 
 
 def configuration() -> Layer:
-    """Return the site's and the user's defaults, the user's on top; raise JobFileError."""
+    """Return the site's defaults, overridden by the user's; raise JobFileError."""
     return merge([read_config(file) for file in config_files()])
 
 
@@ -147,7 +148,7 @@ def configured_cluster() -> Optional[str]:
 
 def configured_remote() -> str:
     """Return the cluster of ``on:`` in the configuration, or ""; raise JobFileError."""
-    for document in map(_config_document, reversed(config_files())):
+    for document in map(_config_document, reversed(config_files())):  # the user's before the site's
         if ON in document.data:
             return _nodes(document)[ON].text()
     return ""
@@ -259,7 +260,7 @@ def _nodes(document: Document) -> Dict[str, _Node]:
 
 
 def _layer(nodes: Mapping[str, _Node], source: Source, program_keys: Sequence[str]) -> Layer:
-    """Return the fields that a file sets, or a part of it, such as one job."""
+    """Return the fields that a file, or one job in it, sets. program_keys: keys allowed besides."""
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for key, node in nodes.items():
@@ -303,6 +304,7 @@ def _program(key: str, node: _Node) -> Dict[str, Any]:
         return {"steps": _steps(node)}
     if key == "sweep":
         return {"sweep": _sweep(node)}
+    # The only other key is "args".
     example = 'write one argument per entry: args: [--lr, "0.1"]'
     args = tuple(item.text() for item in node.items(example))
     if any("\0" in arg for arg in args):
@@ -375,9 +377,9 @@ def _step_fields(key: str, node: _Node) -> Dict[str, Any]:
 
 
 def _check_program(values: Mapping[str, Any], places: Mapping[str, str]) -> None:
-    """Raise JobFileError for several programs, or for arguments of none. places: by field."""
+    """Raise JobFileError for several programs, or for args without a script. places: by field."""
     keys = {"script": "script", "body": "run", "steps": "steps", "together": "together"}
-    first, *others = [field for field in keys if field in values] or [""]
+    first, *others = [field for field in keys if field in values] or [""]  # "": no program
     if others:
         raise JobFileError(
             f"{places[others[-1]]}: {keys[first]} and {keys[others[0]]} contradict each other",

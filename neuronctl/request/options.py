@@ -45,13 +45,14 @@ class Option:
                 raise ValueError(f"'{texts[0]}' is not {self.metavar}")
             return fields
         except ValueError as error:
+            # A dash that was copied from a document may be the cause.
             dash = next(filter(None, map(other_dash, texts)), "")
             if not dash or dash in str(error):
                 raise
             raise ValueError(f"{error}; it contains {dash}, not '-'") from None
 
     def parse_directive(self, value: Optional[str]) -> Optional[Fields]:
-        """Return the fields that a directive sets, or None; raise ValueError."""
+        """Return the fields that a directive sets; None: no field has it. Raise ValueError."""
         return self._fields(True if value is None else self.read(value))
 
     def _fields(self, value: Any) -> Optional[Fields]:
@@ -82,14 +83,16 @@ def option(
     spelling: ``-c, --cpus-per-task N``, ``--exclusive``, ``--[no-]requeue``, or ``--env X...``
     (it may be repeated).
     """
-    short, _, text = spelling.rpartition("--")
+    letter_text, _, text = spelling.rpartition("--")
+    letter = letter_text[1:2]  # the c of "-c, "
     name, _, metavar = text.partition(" ")
     long = name.removeprefix("[no-]")
-    kind = "value" if metavar else "flag"
-    if long != name:
-        kind = "switch"
-    elif metavar.endswith("..."):
+    if metavar.endswith("..."):
         kind = "list"
+    elif metavar:
+        kind = "value"
+    else:
+        kind = "flag" if name == long else "switch"
     label = metavar.removesuffix("...")
-    make = partial(Option, long, short[1:2], label, kind, help, read, group, batch_only)
+    make = partial(Option, long, letter, label, kind, help, read, group, batch_only)
     return field(default=() if kind == "list" else default, metadata={"option": make})

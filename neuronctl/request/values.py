@@ -89,11 +89,11 @@ def nodes(text: str) -> Optional[Fields]:
             return None
         raise ValueError(f"'{text}' is not a whole number of nodes")
     least, most = int(match[1]), int(match[2] or match[1])
-    if most == 0:
+    if most == 0:  # "2-0", or a mere "0"
         return {"nodes": least, "max_nodes": 0} if least else None
     if most < least:
         raise ValueError(f"'{text}' runs backward")
-    fields = {"nodes": max(1, least)}
+    fields = {"nodes": max(1, least)}  # Slurm reads "0-4" as "1-4"
     return {**fields, "max_nodes": most} if most > fields["nodes"] else fields
 
 

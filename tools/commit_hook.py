@@ -11,7 +11,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CommitHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Ask git in a clone; an unpacked sdist has the file already."""
+    """Add the commit to what hatchling builds.
+
+    In a clone, git knows the commit; an unpacked sdist has the file already.
+    """
 
     def initialize(self, version: str, build_data: Dict[str, Any]) -> None:
         """Add the file to what is built; leave it out if no commit is known."""
@@ -23,7 +26,7 @@ class CommitHook(BuildHookInterface):  # type: ignore[type-arg]
         self._folder = tempfile.TemporaryDirectory()
         file = Path(self._folder.name, "commit.txt")
         file.write_text(commit, encoding="ascii")
-        # pyproject.toml excludes the sdist's own copy: so the order of files is the same.
+        # pyproject.toml excludes the sdist's own copy, so that the order of files is the same.
         build_data["force_include"][str(file)] = "neuronctl/commit.txt"
 
     def finalize(self, version: str, build_data: Dict[str, Any], artifact_path: str) -> None:

@@ -2,8 +2,8 @@
 
     python tools/zipapp/build.py WHEEL OUT
 
-``any.zip`` in it has the wheel and what it needs, for the oldest Python; one more for each
-Python and machine has tree_sitter, which is compiled. uv takes them in the versions of
+Its ``any.zip`` has the wheel and the wheel's dependencies, for the oldest Python. tree_sitter is
+compiled: one more zip has it for each Python and machine. uv installs all in the versions of
 tools/outside/requirements.txt.
 """
 
@@ -25,64 +25,71 @@ MACHINES = ("x86_64", "aarch64")
 COMPILED = ("tree-sitter", "tree-sitter-bash")
 
 
-def installed(python: str, machine: str, *what: str) -> Dict[str, bytes]:
-    """Return what uv installs on such a machine: name -> content."""
-    with tempfile.TemporaryDirectory() as place:
-        argv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", place]
+def install(python: str, machine: str, *packages: str) -> Dict[str, bytes]:
+    """Return the files that uv installs for a Python on a machine, each with its content."""
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", folder]
         argv += ["--only-binary", ":all:"]
         argv += ["--python", sys.executable, "--python-version", python]
         argv += ["--python-platform", f"{machine}-manylinux2014", "--link-mode", "copy"]
         locked = ROOT / "tools" / "outside" / "requirements.txt"
-        argv += ["-c", str(locked), *what]
-        subprocess.run(argv, check=True, cwd=place)
+        argv += ["-c", str(locked), *packages]
+        subprocess.run(argv, check=True, cwd=folder)
         left_out = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", ".lock", "uv_cache.json"}
         return {
-            str(file.relative_to(place)): file.read_bytes()
-            for file in Path(place).rglob("*")
+            str(file.relative_to(folder)): file.read_bytes()
+            for file in Path(folder).rglob("*")
             if file.is_file() and file.name not in left_out and file.parts[-2] != "bin"
         }
 
 
-def zipped(files: Dict[str, bytes]) -> bytes:
-    """Return a zip archive of these files, which is the same each time."""
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
+def make_zip(files: Dict[str, bytes]) -> bytes:
+    """Return a zip archive of these files, byte for byte the same each time."""
+    archive_bytes = io.BytesIO()
+    with zipfile.ZipFile(archive_bytes, "w") as archive:
         for name, content in sorted(files.items()):
             method = zipfile.ZIP_STORED if name.endswith(".zip") else zipfile.ZIP_DEFLATED
-            info = zipfile.ZipInfo(name)  # of 1980
+            info = zipfile.ZipInfo(name)  # with a fixed date, in 1980
             info.external_attr = 0o644 << 16
             archive.writestr(info, content, method, 9)
-    return whole.getvalue()
+    return archive_bytes.getvalue()
 
 
 def main(wheel: str, out: str) -> None:
-    """Collect the parts, and put the shell's lines before them."""
+    """Write the file: the shell's lines of start.sh, and behind them a zip of all parts."""
     parts: Dict[str, bytes] = {}
     for machine in MACHINES:
         for python in PYTHONS:
-            ours = installed(python, machine, "--no-deps", *COMPILED)
-            parts[f"cp{python.replace('.', '')}-{machine}.zip"] = zipped(ours)
-    needed = installed(PYTHONS[0], MACHINES[0], "-r", str(ROOT / "pyproject.toml"))
-    words = tuple(name.replace("-", "_") for name in COMPILED)
-    common = {
-        name: content
-        for name, content in needed.items()
-        if not name.startswith(words) and not name.endswith(".so")
-    }
-    with zipfile.ZipFile(wheel) as archive:
-        common.update({name: archive.read(name) for name in archive.namelist()})
-    common["start.py"] = (HERE / "start.py").read_bytes()
-    parts["any.zip"] = zipped(common)
+            compiled = install(python, machine, "--no-deps", *COMPILED)
+            parts[f"cp{python.replace('.', '')}-{machine}.zip"] = make_zip(compiled)
+    parts["any.zip"] = make_zip(collect_common_files(wheel))
     version = Path(wheel).name.split("-")[1]
     digest = hashlib.sha256(b"".join(parts[name] for name in sorted(parts))).hexdigest()[:16]
-    lines = {"@VERSION@": version, "@NAME@": f"{version}-{digest}"}
-    texts = {name: (HERE / name).read_text(encoding="utf-8") for name in ("start.sh", "unpack.py")}
-    for word, value in lines.items():
-        texts = {name: text.replace(word, value) for name, text in texts.items()}
-    parts["__main__.py"] = texts["unpack.py"].encode()
+    name = f"{version}-{digest}"
+    parts["__main__.py"] = read_program("unpack.py", version, name)
     Path(out).parent.mkdir(exist_ok=True)
-    Path(out).write_bytes(texts["start.sh"].encode() + zipped(parts))
+    Path(out).write_bytes(read_program("start.sh", version, name) + make_zip(parts))
     Path(out).chmod(0o755)
+
+
+def collect_common_files(wheel: str) -> Dict[str, bytes]:
+    """Return the files that every Python and machine needs: those that are not compiled."""
+    dependencies = install(PYTHONS[0], MACHINES[0], "-r", str(ROOT / "pyproject.toml"))
+    compiled = tuple(name.replace("-", "_") for name in COMPILED)
+    files = {
+        name: content
+        for name, content in dependencies.items()
+        if not name.startswith(compiled) and not name.endswith(".so")
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        files.update({name: archive.read(name) for name in archive.namelist()})
+    return {**files, "start.py": (HERE / "start.py").read_bytes()}
+
+
+def read_program(file: str, version: str, name: str) -> bytes:
+    """Return a program of this directory with neuronctl's version and the name of its copy."""
+    text = (HERE / file).read_text(encoding="utf-8")
+    return text.replace("@VERSION@", version).replace("@NAME@", name).encode()
 
 
 if __name__ == "__main__":

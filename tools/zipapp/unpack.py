@@ -1,6 +1,6 @@
-"""Unpack neuronctl once into the user's cache, and continue there: the __main__.py of the file.
+"""Unpack neuronctl once into the user's cache, and start it there: the __main__.py of the file.
 
-If nothing can be written there, a directory of the user's own in /tmp or $TMPDIR takes its place.
+If the cache cannot be written, the user's own directory in $TMPDIR or /tmp takes its place.
 """
 
 import os
@@ -12,14 +12,16 @@ NAME = "@NAME@"
 
 
 def main():
-    """Unpack what this Python needs unless that is done; note where it is for the next start."""
+    """Start neuronctl from its unpacked copy, which is made if it is not there."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     base = base if os.path.isabs(base) else os.path.expanduser("~/.cache")
     umask = os.umask(0o077)
     python = os.path.realpath(sys.executable)
-    aside = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"neuronctl-{os.getuid()}")
-    home = os.path.join(base, "neuronctl", "zipapp")
-    directory = ready(aside) or unpacked(home, os.stat) or unpacked(aside, os.lstat)
+    cache = os.path.join(base, "neuronctl", "zipapp")
+    temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"neuronctl-{os.getuid()}")
+    # A copy in /tmp is there because the cache could not be written.
+    directory = find_ready_copy(temporary)
+    directory = directory or find_or_unpack(cache, os.stat) or find_or_unpack(temporary, os.lstat)
     if not directory:
         sys.exit(
             f"neuronctl: cannot unpack itself: {PROBLEMS[0]}\n"
@@ -30,37 +32,40 @@ def main():
 
 
 PROBLEMS = []
-"""Why it could not be unpacked, by place."""
+"""The errors that kept it from being unpacked, in the order of the directories that were tried."""
 
 
-def copy_in(cache):
-    """Return the directory of what this Python needs."""
+def name_copy(cache):
+    """Return the directory in a cache for the parts that this Python needs."""
     tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     return os.path.join(cache, f"{NAME}-{platform.machine()}-{tag}")
 
 
-def ready(cache):
-    """Return the copy in a directory of /tmp if it is there and the user's own, or ""."""
+def find_ready_copy(cache):
+    """Return the copy in a directory of /tmp; "" if there is none, or others could have made it."""
     try:
-        found = os.lstat(cache)
+        is_private = is_private_directory(os.lstat(cache))
     except OSError:
         return ""
-    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    directory = copy_in(cache)
-    return directory if own and not found.st_mode & 0o022 and os.path.isdir(directory) else ""
+    directory = name_copy(cache)
+    return directory if is_private and os.path.isdir(directory) else ""
 
 
-def unpacked(cache, look):
-    """Unpack it unless that is done, and note it for start.sh; "" if nothing can be written.
+def is_private_directory(status):
+    """Return True for the stat of a directory that the user owns and nobody else can write."""
+    own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return own and not status.st_mode & 0o022
 
-    look: os.stat, or os.lstat in a directory where others may have made a link.
+
+def find_or_unpack(cache, look):
+    """Return the copy in a cache, unpacked if necessary; "" if nothing can be written there.
+
+    start.sh finds it by a note beside it. look: os.lstat where others may have made a link.
     """
-    directory = copy_in(cache)
+    directory = name_copy(cache)
     try:
         os.makedirs(cache, exist_ok=True)
-        found = look(cache)
-        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-        if not own or found.st_mode & 0o022:
+        if not is_private_directory(look(cache)):
             sys.exit(
                 f"neuronctl: {cache} is somebody else's, or others can write to it\n"
                 "  hint: set XDG_CACHE_HOME to a directory that you own"
@@ -72,13 +77,13 @@ def unpacked(cache, look):
     except OSError as error:
         PROBLEMS.append(error)
         return ""
-    place = directory.rpartition("-")[0]
-    note = f"{place}.{os.getpid()}"
+    note, _, _ = directory.rpartition("-")
+    new_note = f"{note}.{os.getpid()}"
     try:
-        with open(note, "w") as file:
+        with open(new_note, "w") as file:
             file.write(f"{os.path.realpath(sys.executable)}\n{directory}\n")
-        os.replace(note, place)
-    except OSError:  # it is there, though full or read-only since
+        os.replace(new_note, note)
+    except OSError:  # the copy is complete, although the disk is now full or read-only
         return directory
     if is_new:
         remove_older(cache)
@@ -90,33 +95,36 @@ def remove_older(cache):
     import contextlib
     import shutil
 
-    mine = version_of(NAME)
+    own_version = read_version(NAME)
     for name in sorted(os.listdir(cache)):
-        path, version = os.path.join(cache, name), version_of(name)
-        if not os.path.isdir(path) or name.startswith(NAME) or not version or version > mine:
+        path, version = os.path.join(cache, name), read_version(name)
+        if not os.path.isdir(path) or name.startswith(NAME):
             continue
-        lock = lock_of(path)
+        if not version or version > own_version:
+            continue
+        lock = lock_unused_copy(path)
         if lock is None:
             continue
+        note, _, _ = path.rpartition("-")
         with contextlib.suppress(OSError):
-            os.remove(path.rpartition("-")[0])  # the note: no process starts there any more
+            os.remove(note)  # so that no process starts there any more
         shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
 
 
-def version_of(name):
-    """Return the version at the beginning of a copy's name, as numbers; none for another file."""
+def read_version(name):
+    """Return the version in a copy's name, as a tuple of numbers; () if it is not a copy's name."""
     import re
 
-    found = re.match(r"(\d+(?:\.\d+)+)[\w.+]*-[0-9a-f]{16}\b", name)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    version = re.match(r"(\d+(?:\.\d+)+)[\w.+]*-[0-9a-f]{16}\b", name)
+    return tuple(map(int, version[1].split("."))) if version else ()
 
 
-def lock_of(directory):
-    """Return the lock of a copy that no process uses, or None.
+def lock_unused_copy(directory):
+    """Lock a copy that no process uses; return the lock's descriptor, or None if one may use it.
 
-    Its processes lock start.py, on any node. Those of 0.2.0 did not: of such a copy, this machine
-    must have none, and it must be a week old.
+    Each process locks start.py, on any node. Processes of 0.2.0 did not: a copy of 0.2.0 counts as
+    unused if it is a week old and no process of this machine was started from it.
     """
     import fcntl
     import time
@@ -128,17 +136,18 @@ def lock_of(directory):
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        locks = b"flock" in os.read(lock, 4096)
-        if not is_started(start) and (locks or time.time() - os.stat(start).st_ctime > 7 * 86400):
+        is_locked_if_used = b"flock" in os.read(lock, 4096)
+        is_week_old = time.time() - os.stat(start).st_ctime > 7 * 86400
+        if not is_started(start) and (is_locked_if_used or is_week_old):
             return lock
-    except OSError:  # in use, or a file system without locks
+    except OSError:  # a process uses it, or the file system has no locks
         pass
     os.close(lock)
     return None
 
 
 def is_started(start):
-    """Return True if a process of this machine was started with this file."""
+    """Return True if a process on this machine was started with this file."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -150,25 +159,28 @@ def is_started(start):
 
 
 def unpack(directory, parts):
-    """Unpack the parts that are there; the directory appears when it is complete."""
+    """Unpack parts of this file into a directory, which appears when it is complete.
+
+    There is no part with tree_sitter for some machines.
+    """
     import io
     import shutil
     import tempfile
     import zipfile
 
-    aside = tempfile.mkdtemp(dir=os.path.dirname(directory))
+    incomplete = tempfile.mkdtemp(dir=os.path.dirname(directory))
     try:
-        with zipfile.ZipFile(os.path.dirname(os.path.abspath(__file__))) as whole:
-            for part in set(parts) & set(whole.namelist()):
-                with zipfile.ZipFile(io.BytesIO(whole.read(part))) as files:
-                    files.extractall(aside)
+        with zipfile.ZipFile(os.path.dirname(os.path.abspath(__file__))) as archive:
+            for part in set(parts) & set(archive.namelist()):
+                with zipfile.ZipFile(io.BytesIO(archive.read(part))) as files:
+                    files.extractall(incomplete)
         try:
-            os.rename(aside, directory)
+            os.rename(incomplete, directory)
         except OSError:
-            if not os.path.isdir(directory):  # else another one was faster
+            if not os.path.isdir(directory):  # otherwise, another process was faster
                 raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(incomplete, ignore_errors=True)
 
 
 if sys.version_info < (3, 9):  # noqa: UP036

@@ -164,7 +164,7 @@ def _site_files() -> Iterator[Check]:
 def check_file(file: str) -> str:
     """Return what a site's file holds, according to its path; raise a NeuronctlError if wrong.
 
-    A file that is missing is called a catalog, whose error names it.
+    A missing file counts as a catalog: load() raises the error that names it.
     """
     place, name = os.path.split(os.path.abspath(file))
     if name == "config.yaml" and os.path.exists(file):
@@ -187,8 +187,8 @@ def check_file(file: str) -> str:
 
 
 def _check_directory(name: str, path: str) -> Check:
-    """Check that a private directory can be used, or created below the nearest one there is."""
-    nearest = path
+    """Check that a private directory can be used; if it is missing, that it can be created."""
+    nearest = path  # the nearest directory that exists
     while not os.path.exists(nearest) and nearest != os.path.dirname(nearest):
         nearest = os.path.dirname(nearest)
     if not os.access(nearest, os.W_OK | os.X_OK) or not os.path.isdir(nearest):

@@ -85,14 +85,14 @@ class Job:
 
     @property
     def state(self) -> str:
-        """Return its state as Slurm names it; of an array, that of a task in the worst state.
+        """Return the job's state in Slurm's word; for an array, that of a task in the worst state.
 
         A task that failed is worse than one that has not ended, and a completed one is best.
         """
         return self._worst().state
 
     def wait(self, timeout: Optional[float] = None) -> int:
-        """Wait until it ends; return its exit code, for an array the highest of its tasks.
+        """Wait until the job ends; return its exit code, for an array the highest of its tasks.
 
         The code is the batch script's own, 124 for a time limit, 137 for memory, 143 for a
         cancelled job, and 128 + N for signal N. timeout: in seconds; raises TimeoutError.
@@ -101,28 +101,29 @@ class Job:
         return watch.exit_status
 
     def cancel(self) -> None:
-        """Cancel it, unless it has ended. Raises SlurmRefusedError."""
+        """Cancel the job, unless it has ended. Raises SlurmRefusedError."""
         matches, _ = known_jobs([self._id], RecordStore.default())
         jobs = matches[self._id]
         if not jobs:
             raise no_such_job([self._id])
         targets = scancel_targets(self._id, jobs, None)
         refused = cancel(targets) if targets else {}
-        for message in refused.values():
-            raise SlurmRefusedError(f"scancel refused the request: {message}")
+        if refused:
+            first_message = next(iter(refused.values()))
+            raise SlurmRefusedError(f"scancel refused the request: {first_message}")
 
     def log(self, *, err: bool = False) -> str:
-        """Return what it has written so far; "" if there is no log yet.
+        """Return what the job has written so far; "" if there is no log yet.
 
-        err: to standard error, if that has its own file. Raises UsageError for an array, since each
-        of its tasks has its own log.
+        err: return standard error, if it has its own file. Raises UsageError for an array, of
+        which each task has its own log.
         """
         from neuronctl.tracking.log_files import read_log
 
         return read_log(self._id, err=err)
 
     def why(self) -> Diagnosis:
-        """Return why it is waiting, or how it ended; of an array, for the task of ``state``."""
+        """Return why the job waits, or how it ended; for an array, explain its worst task."""
         from neuronctl.diagnosis.gather import examine
 
         _, diagnosis = examine(self._worst())
@@ -269,6 +270,7 @@ def resubmit(
     if done is None:
         store = RecordStore.default()
         id = _job_id(job)
+        # A later run of a job has no record of its own.
         record = newest_record(store, first_run(id, store) or id.job)
         try:
             planned = plan_resubmission(
@@ -332,7 +334,7 @@ def history(
     store = RecordStore.default()
     records = named_since(store, name, _moment(since) or 0)
     if failed:
-        recent = list(itertools.islice(records, MOST))
+        recent = list(itertools.islice(records, MOST))  # as many as Slurm is asked about
         states, _ = states_of(recent, store)
         records = iter(failed_ones(recent, states))
     return list(itertools.islice(records, limit))

@@ -26,7 +26,7 @@ from neuronctl.submission.pipeline import add_sbatch_test, judge_job
 # A variable brings the setup to the node: this needs no shared file, and no process list shows it.
 _WIRING = "NEURONCTL_WIRING"
 _SHELL = f'exec bash --rcfile <(printf %s "${_WIRING}") -i'
-_COMMAND = f'eval "${_WIRING}"'
+_RUN_SETUP = f'eval "${_WIRING}"'
 
 # srun starts one task on the first node. --overlap lets the sruns inside use the same resources;
 # otherwise they would wait for ever. --preserve-env keeps the allocation's SLURM_NTASKS and the
@@ -59,23 +59,24 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
 
     options = [f"--{option}" for option in plan.salloc_options]
     if dry_run:
+        # salloc cannot test a request; sbatch tests an empty script with the same options.
         sbatch = ("sbatch", *options, "/dev/stdin")
         draft = replace(planned.draft, script="#!/bin/sh\n", sbatch=sbatch)
         judged = add_sbatch_test(judged, draft, reporter.tell)
     job_output.show_verdict(judged)
     image = plan.request.container
-    command: Optional[str] = None
+    command: Optional[str] = None  # without words, an interactive shell follows the setup
     if not words:
         program = ["--pty", "bash", "-c", _SHELL]
         if image is not None:
             enter = f"neuronctl run --container {quote(image)} …"
             notify(f"the shell runs outside the image; '{enter}' enters it")
     elif image is None:
-        command = '"$@"'
+        command = '"$@"'  # the words, which the setup's bash gets as arguments
         program = _run_command(words)
     else:
         command = contained_launch(plan, words)
-        program = _run_command(())
+        program = _run_command(())  # the command contains the words
     wiring = render_shell(plan, command=command, template=given["template"])
     argv = ["salloc", *options, *_STEP, *program]
     if dry_run:
@@ -87,13 +88,13 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
 
 
 def _run_command(arguments: Sequence[str]) -> List[str]:
-    """Return the words for srun that run the setup, which ends with the command.
+    """Return the program for srun: a bash that runs the setup, whose last line is the command.
 
-    arguments: what the command finds in "$@".
+    arguments: those of bash, which the command finds in "$@".
     """
     if ":" in arguments:  # srun would begin another command there
-        return ["bash", "-c", f"set -- {join(arguments)}; {_COMMAND}", "bash"]
-    return ["bash", "-c", _COMMAND, "bash", *arguments]
+        return ["bash", "-c", f"set -- {join(arguments)}; {_RUN_SETUP}", "bash"]
+    return ["bash", "-c", _RUN_SETUP, "bash", *arguments]
 
 
 def _refuse_script(words: Tuple[str, ...]) -> NoReturn:

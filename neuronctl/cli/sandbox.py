@@ -84,6 +84,7 @@ def up(
     if is_new:
         seconds = time.monotonic() - begin
         print_line(f"sandbox up: {running.cluster}, {nodes}, in {seconds:.1f} s")
+        # Who names a catalog may expect all of its partitions.
         missing = [name for name in built.cluster.partitions if name not in running.partitions]
         if missing and catalog is not None and not counts:
             print_line(f"  without --nodes NAME=N, not built: {', '.join(missing)}")

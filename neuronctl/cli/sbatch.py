@@ -32,14 +32,14 @@ def call(words: Sequence[str]) -> int:
             "SLURM_CPU_BIND, which may make srun fail there: unset ${!SLURM_CPU_BIND@} first"
         )
     attempt: Optional[Attempt] = None
-    variables: Mapping[str, str] = {}
+    sampler_variables: Mapping[str, str] = {}
     problem = ""
     if not started_sbatches():  # otherwise a neuronctl above this process records the job
         try:
             from neuronctl.submission.existing_job import Attempt
 
             attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
-            variables = attempt.begin(words)
+            sampler_variables = attempt.begin(words)
         except Exception as error:  # sbatch runs all the same
             problem = f"the job has no record: {error}"
 
@@ -49,7 +49,8 @@ def call(words: Sequence[str]) -> int:
                 attempt.heard(line)
 
     stdin = None if attempt is None else attempt.stdin
-    code = run_sbatch(path, words, {**os.environ, **variables}, stdin=stdin, hear=hear)
+    environment = {**os.environ, **sampler_variables}
+    code = run_sbatch(path, words, environment, stdin=stdin, hear=hear)
     if code <= 0 and problem:  # sbatch has submitted the job, or a signal ended it
         notify(problem)
     if attempt is not None:

@@ -41,7 +41,10 @@ class _Serve(BatchCommand):
     """
 
     def hint_at_option(self, option: str, other: str) -> str:
-        """Return ``other`` if it names a near option; otherwise where the server's options go."""
+        """Return ``other`` if it names a near option; otherwise where the server's options go.
+
+        other: "did you mean --OPTION?", or "see 'COMMAND --help'" if no option is near.
+        """
         place = "options of the server follow --: neuronctl serve RECIPE -- ARGS"
         return place if other.startswith("see") else other
 
@@ -107,7 +110,7 @@ def command(
         done = submit_job(job, reporter, force=force, dry_run=dry_run)
     finally:
         os.umask(umask)
-    if done is None:
+    if done is None:  # a dry run
         return 0
     return _wait(JobId(done.job_id), done.record, job.plan.cluster, as_json)
 
@@ -217,7 +220,7 @@ def _wait(
         )
         return errors.INTERRUPTED
     progress.show("")
-    if note is None:
+    if note is None:  # the job ended before the server answered, which is a failure
         progress.show_log(last=True)
         _explain_end(watch)
         return watch.exit_status or 1
@@ -256,6 +259,7 @@ def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
     if connection.tunnel:
         print_line("  on your machine, and leave it running:")
         print_line(f"    {connection.tunnel}")
+        # Recipes give an API the host 127.0.0.1, and a page $localhost.
         is_page = connection.url.startswith("http") and "//127.0.0.1:" not in connection.url
         print_line(f"  then {'open' if is_page else 'use '}  {connection.url}")
         login = f"after 'neuronctl login {cluster.name}', without another password"
@@ -265,6 +269,7 @@ def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
 
 
 _SHORT = 3.0  # seconds of waiting before the log is shown
+_END_BYTES, _END_LINES = 4096, 10  # of a log of which only the end is shown
 
 
 class _Progress:
@@ -296,7 +301,7 @@ class _Progress:
     def show_log(self, *, last: bool = False) -> None:
         """Show the new whole lines of the logs, unless the wait is short.
 
-        last: show what follows the last whole line, too, even after a short wait.
+        last: show what follows the last line break, too, even after a short wait.
         """
         if not last and time.monotonic() - self._begin < _SHORT:
             return
@@ -306,15 +311,17 @@ class _Progress:
                 self._find(log)
             if log is err and err.path == out.path:
                 continue  # both streams go to one file
-            *lines, self._unfinished[number] = (self._unfinished[number] + log.read()).split(b"\n")
-            lines += [self._unfinished[number]] if last and self._unfinished[number] else []
-            for line in lines[-10:] if self._only_end else lines:
+            *lines, unfinished = (self._unfinished[number] + log.read()).split(b"\n")
+            self._unfinished[number] = unfinished
+            if last and unfinished:
+                lines.append(unfinished)
+            for line in lines[-_END_LINES:] if self._only_end else lines:
                 self.show("")
                 sys.stderr.write(console.printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")
 
     def _find(self, log: GrowingLog) -> None:
-        """Set a log's path, None while the job has none, and where to begin in it."""
+        """Set a log's path, if the job has one yet, and where to begin reading."""
         log.path = self._watch.log_path(log.err)
-        with contextlib.suppress(OSError):
-            size = os.stat(log.path or "").st_size
-            log.position = max(0, size - 4096) if self._only_end else 0
+        if log.path is not None and self._only_end:
+            with contextlib.suppress(OSError):
+                log.position = max(0, os.stat(log.path).st_size - _END_BYTES)

@@ -65,7 +65,7 @@ def command(
         at_most_one({"--script": only_script, "a second JOB": True})
         pair = find_record(job, store), find_record(other, store)
         notify(*store.warnings)
-        _print_differences(*pair, code=code, metric=metric or "", as_json=as_json)
+        _print_differences(*pair, with_code=code, metric=metric or "", as_json=as_json)
         return
     if code or metric is not None:
         option = "--code" if code else "--metric"
@@ -152,42 +152,44 @@ def _list_record(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
 
 
 def _print_differences(
-    first: JobRecord, second: JobRecord, *, code: bool, metric: str, as_json: bool
+    first: JobRecord, second: JobRecord, *, with_code: bool, metric: str, as_json: bool
 ) -> None:
     """Print how two jobs differ.
 
-    code: whether the code of their snapshots is compared, too. metric: the pattern of the metric in
-    their logs; "": that of the metric that programs print for neuronctl.
+    with_code: compare the files of their snapshots, too. metric: the pattern of the metric in their
+    logs; "" stands for METRIC, the line that programs print for neuronctl.
     """
     from neuronctl.records.code_snapshot import compare_snapshots
     from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(metric)
-    before_metric, after_metric = (
+    first_metric, second_metric = (
         last_metric((record.log_path(), record.log_path(err=True)), metric or METRIC)
         for record in (first, second)
     )
     names = f"job {first.job_id}", f"job {second.job_id}"
     values = changed_values(first.draft, second.draft, code=True)
-    if before_metric or after_metric:
-        values.append(("metric", before_metric, after_metric))
-    code_lines = compare_snapshots(first.draft, second.draft, names) if code else []
+    if first_metric or second_metric:
+        values.append(("metric", first_metric, second_metric))
+    code_lines = compare_snapshots(first.draft, second.draft, names) if with_code else []
     is_comparable = is_code_known(first.draft) and is_code_known(second.draft)
-    before = first.draft.script.splitlines()
-    after = second.draft.script.splitlines()
-    lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
+    scripts = first.draft.script.splitlines(), second.draft.script.splitlines()
+    script_lines = list(difflib.unified_diff(*scripts, *names, lineterm=""))
     if as_json:
-        plan = [{"name": name, "first": a or None, "second": b or None} for name, a, b in values]
-        data = {"first": names[0], "second": names[1], "plan": plan, "script": lines}
-        code_data = {"code": code_lines if code else None, "code_known": is_comparable}
+        plan = [
+            {"name": name, "first": first_value or None, "second": second_value or None}
+            for name, first_value, second_value in values
+        ]
+        data = {"first": names[0], "second": names[1], "plan": plan, "script": script_lines}
+        code_data = {"code": code_lines if with_code else None, "code_known": is_comparable}
         print_json("neuronctl.diff/1", {**data, **code_data})
         return
     if values:
         print_table(
             [Column("VALUE", no_wrap=True), *(Column(name.upper()) for name in names)], values
         )
-    print_diff([*lines, *code_lines])
-    if not (values or lines or code_lines):
+    print_diff([*script_lines, *code_lines])
+    if not (values or script_lines or code_lines):
         where = "" if is_comparable else " in what is recorded"
         print_line(f"{' and '.join(names)} do not differ{where}")
     if not is_comparable:

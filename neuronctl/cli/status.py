@@ -25,6 +25,9 @@ from neuronctl.tracking.lookup import Found, look_up, mine, no_such_job
 _PAUSE = 5.0
 """Seconds between two requests of --watch."""
 
+_LINES_BESIDE = 6
+"""Lines of the screen that --watch leaves for what is not a job: headings and notes."""
+
 
 @click.command("status")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
@@ -53,6 +56,8 @@ def command(
             _watch(question)
         return
     answer = question.ask()
+    # An empty answer is an error, see below, if Slurm is silent or nobody knows a JOB.
+    may_be_empty = answer.unavailable is None and (state is not None or not jobs)
     notify(*answer.notes)
     if as_json:
         from neuronctl.cli.json_data import status_data
@@ -60,7 +65,7 @@ def command(
         servers = _find_servers(answer)
         jobs_data = [{**status_data(job), "server": servers.get(job.id.job)} for job in answer.jobs]
         print_json("neuronctl.status/1", {"jobs": jobs_data})
-    elif answer.jobs or (answer.unavailable is None and (state or not jobs)):
+    elif answer.jobs or may_be_empty:
         question.show(answer)
         if question.ids and len(answer.jobs) == 1:
             from neuronctl.cli.why import explain_end
@@ -115,7 +120,7 @@ class _Question:
             answer = replace(by_id, jobs=tuple(jobs.values()), notes=tuple(notes))
         if self.state is None:
             return answer
-        self.check(answer)
+        self.check(answer)  # before the jobs in other states are left out
         return replace(answer, jobs=tuple(job for job in answer.jobs if job.state == self.state))
 
     def _look_up_names(self, oldest: float) -> Found:
@@ -149,7 +154,8 @@ class _Question:
         if answer.jobs:
             lines = [[job] for job in answer.jobs] if self.ids else fold(answer.jobs)
             advise = bool(self.ids) or is_terminal()
-            print_jobs(lines[-(most or len(lines)) :], advise=advise, servers=_find_servers(answer))
+            shown = lines if most is None else lines[-most:]
+            print_jobs(shown, advise=advise, servers=_find_servers(answer))
             return
         kind = f"{self.state} " if self.state else ""
         when = f"since {self.since}" if self.since else "in the last 24 hours"
@@ -177,22 +183,23 @@ def _watch(question: _Question) -> None:
 
     pause = max(_PAUSE, poll_floor())
     last_answer: Optional[Found] = None
-    last_time = "as recorded"
+    last_time = "as recorded"  # until Slurm answers
     while True:
         answer = question.ask(oldest=pause)
         problem = ""
         if answer.unavailable is None:
-            if not answer.jobs:
+            if not answer.jobs:  # a job that nobody knows ends the watch
                 question.check(answer)
             last_answer = answer
             last_time = time.strftime("as of %H:%M:%S")
-        elif not installed():
+        elif not installed():  # it will never answer
             raise answer.unavailable
         else:
             problem = f"no answer from Slurm ({answer.unavailable.message}); "
         clear()
         print_line(f"{last_time}, {problem}refreshed every {pause:.0f} s; Ctrl-C to stop")
-        question.show(last_answer or answer, max(1, shutil.get_terminal_size().lines - 6))
+        most = max(1, shutil.get_terminal_size().lines - _LINES_BESIDE)
+        question.show(last_answer or answer, most)
         for note in answer.notes:
             print_line(f"neuronctl: {note}")
         sys.stdout.flush()

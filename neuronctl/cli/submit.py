@@ -80,6 +80,7 @@ def command(
     if text is not None:
         from neuronctl.submission.existing_job import existing_job
 
+        # What an existing script cannot use; existing_job refuses it.
         options = {"job_file": "--file", "body": "--body", "template": "--template"}
         unusable = [option for name, option in options.items() if given.pop(name)]
         catalog = given.pop("catalog")
@@ -115,7 +116,7 @@ def sbatch(words: Tuple[str, ...]) -> int:
 
 
 def _find_known_job(mode: SubmitMode) -> Optional[Submission]:
-    """Return the job that --key names, and print it as its submission did; None without one."""
+    """Print the job that --key names, as its submission did, and return it; None if it is new."""
     if not mode.key or mode.dry_run:
         return None
     submission = find_submitted_job(mode.key, notify)

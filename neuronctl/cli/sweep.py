@@ -177,7 +177,7 @@ def _submit(sweep: Sweep, tasks: Sequence[Task], reporter: _Reporter, force: boo
 
 
 def _print_change(change: Change, as_json: bool, *lines: str) -> None:
-    """Print what was done: as JSON, or in these lines."""
+    """Print a change as JSON, or these lines about it."""
     if as_json:
         print_json("neuronctl.sweep-change/1", asdict(change))
         return
@@ -188,7 +188,8 @@ def _print_change(change: Change, as_json: bool, *lines: str) -> None:
 def _print_to_do(change: Change, as_json: bool) -> None:
     to_do = f"Sweep {change.name}: {counted(change.to_do, 'task')} to do"
     follow = f"  follow  neuronctl sweep status {change.name}"
-    _print_change(change, as_json, *(() if change.paused else (to_do, follow)))
+    lines = () if change.paused else (to_do, follow)  # that it is paused has been reported
+    _print_change(change, as_json, *lines)
 
 
 def _show(sweep: Sweep, tasks: Sequence[Task], plans: Dict[Row, JobPlan]) -> None:

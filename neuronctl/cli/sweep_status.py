@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gc
 import io
+import os
 import time
 from itertools import chain
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -106,7 +107,7 @@ def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
             listed.append({"name": name, "error": error.message})
             continue
         rows.append([name, str(len(sweep.tasks)), _join_counts(sweep.counts)])
-        paused = sweep.notes.get("", "")
+        paused = sweep.notes.get("", "")  # the note about the sweep itself
         listed.append({"name": name, "tasks_in_state": sweep.counts, "paused": paused})
     if as_json:
         print_json("neuronctl.sweeps/1", {"sweeps": listed})
@@ -132,6 +133,7 @@ def _print_counts(sweep: SweepStatus) -> None:
             fault = f"{node} takes no more tasks: {why}"
             print_line(f"{fault}; to use it again: rm {quote(sweep.folder)}/bad/{node}")
         else:  # the note about the sweep itself
+            # Without a cancellation, a sweep is paused because tasks failed.
             failed = "" if why.startswith("cancelled") else " --failed"
             print_line(f"paused: {why}; to continue: neuronctl sweep retry {name}{failed}")
     if sweep.seconds_left:
@@ -141,8 +143,8 @@ def _print_counts(sweep: SweepStatus) -> None:
     if len(sweep.versions) > 1:
         shown = []
         for version, count in sweep.versions.items():
-            place, _, snapshot = version.rpartition("/")
-            code = f"snapshot {snapshot}" if place else f"commit {version[:12]}"
+            is_path = "/" in version  # of a snapshot; otherwise a commit's hash
+            code = f"snapshot {os.path.basename(version)}" if is_path else f"commit {version[:12]}"
             shown.append(f"{counted(count, 'task')} {code}")
         print_line(f"the tasks ran different code: {', '.join(shown)}")
     has_tasks_left = bool({WAITING, INTERRUPTED} & sweep.counts.keys())

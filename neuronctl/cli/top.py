@@ -16,7 +16,7 @@ from neuronctl.tracking.job_status import order
 from neuronctl.tracking.lookup import queued
 
 _MOST = 32
-"""The newest running jobs that a list asks; each takes one srun."""
+"""How many running jobs, the newest ones, a list asks at most; each takes one srun."""
 
 
 @click.command("top")

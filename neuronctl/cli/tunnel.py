@@ -14,6 +14,7 @@ from neuronctl.common.errors import INTERRUPTED, ConnectionLostError, NeuronctlE
 from neuronctl.remote.connection import Remote, control, is_alive
 from neuronctl.remote.session import Session
 
+# The mark (RS, "$1", "begin") tells the session that the command has begun; "$0" is the command.
 _WAIT = 'printf "\\036%s begin\\n" "$1"; sh -c "$0"; true'
 
 
@@ -32,7 +33,10 @@ def open_tunnel(remote: Remote, server: Session, *, as_json: bool, browse: bool)
     except (ValueError, KeyError, TypeError):
         raise NeuronctlError(f"{remote.name} does not say where its server is") from None
     if not answer.get("url"):  # the recipe needs no tunnel
-        print_json("neuronctl.serve/2", answer) if as_json else _print_text(answer)
+        if as_json:
+            print_json("neuronctl.serve/2", answer)
+        else:
+            _print_text(answer)
         return 0
     local_port, route = _forward(remote, address, port)
     try:
@@ -81,7 +85,7 @@ def _stay(remote: Remote, wait: str, job: str) -> int:
     try:
         session.process.wait()
     except KeyboardInterrupt:
-        session.loss()
+        session.loss()  # ends ssh
         notify(f"the tunnel is closed; to open it again: {again}")
         return INTERRUPTED
     session.end()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from neuronctl.monitoring.node_use import ProcessStack
 
 _MOST = 4  # groups of an array's tasks, by how they ended, that are explained
+_LONGEST = 600  # characters that are shown of a log's line
 
 
 @click.command("why")
@@ -54,7 +55,7 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
     for. Processes with the same stacks are shown once, the odd ones first.
     """
     store = RecordStore.default()
-    words = tuple(dict.fromkeys(jobs)) or ("*",)
+    words = tuple(dict.fromkeys(jobs)) or ("*",)  # the newest job of any name
     if stacks and len(words) > 1:
         raise UsageError("--stacks looks at one job", "name one")
     processes = _read_stacks(words[0]) if stacks else []
@@ -146,7 +147,7 @@ def _print(group: JobGroup) -> None:
         _print_fact(translate("log"), translate(f"{line.path}, {place}{guess}:"))
         for text in diagnosis.around or (line.text,):
             is_line = not diagnosis.around or text.strip() == line.text
-            _print_fact("", text[:600], "bold" if is_line else "")
+            _print_fact("", text[:_LONGEST], "bold" if is_line else "")
     elif not evidence.logs:
         _print_missing_log(evidence, translate)
     for node, fault in _find_bad_nodes(evidence.status).items():

@@ -24,8 +24,8 @@ GAP = 2
 class Column(NamedTuple):
     """One column of a table.
 
-    style has one or several words of ``_CODES`` (``"bold red"``), styles that of cells with a
-    certain text. min_width is in character cells. If a table is wider than the terminal, the
+    style has one or several words of ``_CODES`` (``"bold red"``); styles maps the text of a cell to
+    its own style. min_width is in character cells. If a table is wider than the terminal, the
     columns with the highest priority number are left out first and a line under the table names
     them; those with priority 0 always stay. Then columns that are not ``no_wrap`` are folded at
     blanks.
@@ -57,7 +57,7 @@ def _styled(text: str, style: str) -> str:
     """Return a text with a style around it; without colors if NO_COLOR is set."""
     codes = [_CODES[word] for word in style.split()]
     if os.environ.get("NO_COLOR"):
-        codes = [code for code in codes if code < 30]
+        codes = [code for code in codes if code < 30]  # colors begin there
     if not codes or not text.strip():
         return text
     bare = text.rstrip()
@@ -141,7 +141,7 @@ def print_table(
 
 
 asked_json: set[str] = set()
-"""The command's name if it is to print JSON and has not yet."""
+"""Has the command's name as long as the command is to print JSON and has not done so."""
 
 
 def print_json(schema: str, data: Mapping[str, Any]) -> None:
@@ -263,7 +263,9 @@ def _least_width(column: Column, texts: Sequence[str]) -> int:
 
 def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return the indices of the columns that fit."""
-    least = [_least_width(one, [one.header, *cells]) for one, *cells in zip(columns, *rows)]
+    least = [
+        _least_width(column, [column.header, *cells]) for column, *cells in zip(columns, *rows)
+    ]
     shown = list(range(len(columns)))
     while sum(least[n] + GAP for n in shown) - GAP > width:
         last = max(shown, key=lambda n: (columns[n].priority, n))

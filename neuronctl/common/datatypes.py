@@ -43,7 +43,8 @@ def _complete(cls: Any) -> Any:
     """Give a class its fields and the methods of a frozen dataclass; return the class."""
     cls.__doc__ = cls.__doc__ or cls.__name__  # dataclass() would look up its signature
     annotations = vars(cls).get("__annotations__", {})
-    cls.__annotations__ = dict.fromkeys(annotations, Any)  # it would search each text for ClassVar
+    # dataclass() would search each annotation for ClassVar.
+    cls.__annotations__ = dict.fromkeys(annotations, Any)
     dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     cls.__annotations__ = annotations
     own_fields = fields(cls)

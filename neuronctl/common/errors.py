@@ -12,11 +12,11 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C, unless the command has its own."""
 
 TIMED_OUT = 75
-"""The exit code of a wait whose time is over; 124 would be that of a job whose time is."""
+"""The exit code of a wait that timed out; 124 is that of a job that reached its time limit."""
 
 
 SITE_FAULTS: dict[str, None] = {}
-"""What is wrong in a site's files that are not used for it: each command warns of it."""
+"""Why files of the site are not used, as keys; each command prints them as warnings."""
 
 
 class NeuronctlError(Exception):
@@ -73,10 +73,10 @@ class TemplateError(NeuronctlError):
 
 
 class SlurmError(NeuronctlError):
-    """Slurm could not, or would not, do what it was asked: one of the next three.
+    """Slurm could not, or would not, do what neuronctl requested; the subclasses say which.
 
     said: what Slurm itself printed; the message ends with it. short: the message with only the last
-    line of that, which has the cause; the lines above it say what Slurm's command tried. certain:
+    printed line, which has the cause; the lines above it say what Slurm's command tried. certain:
     whether Slurm surely did nothing.
     """
 

@@ -34,7 +34,7 @@ def write_private(
 
     Missing directories are made. No link that another user made is followed, so that root, with
     that user's home directory, changes nothing elsewhere. sync: the file survives a crash of the
-    machine. Otherwise as ``write_whole``.
+    machine. mode and errors are those of ``write_whole``.
     """
     directory, name = os.path.split(os.path.abspath(path))
     with _closing(open_own_directory(directory)) as place:
@@ -153,10 +153,10 @@ def read_private(path: str) -> bytes:
 
 
 def read_trusted(path: str) -> bytes:
-    """As ``read_private``, of a file of up to 1 MiB that may also be root's, or be a link.
+    """Return the content of a file that only this user or root can write; follow links.
 
-    For files that become part of the user's jobs without being named. Raises UntrustedFileError
-    if somebody else wrote the file or could have.
+    Use it for files that become part of the user's jobs without being named. Raises
+    UntrustedFileError if somebody else wrote the file or could have, and OSError above 1 MiB.
     """
     return _read(path, _LARGEST_TRUSTED, root=True)
 
@@ -208,14 +208,14 @@ def list_again(path: str) -> None:
 
 
 def head(path: str, size: int) -> bytes:
-    """Return the first bytes of a regular file; none of an unreadable one."""
+    """Return the first ``size`` bytes of a regular file; b"" if it is unreadable."""
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
         return file.read(size)
     return b""
 
 
 def tail(path: str, size: int) -> bytes:
-    """Return the last bytes of a regular file; none of an unreadable one."""
+    """Return the last ``size`` bytes of a regular file; b"" if it is unreadable."""
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size)
@@ -241,7 +241,7 @@ def file_state(path: str) -> Tuple[int, ...]:
 
 
 def file_sha256(path: str) -> str:
-    """Return the digest of a regular file; "" for an unreadable one."""
+    """Return the SHA-256 of a regular file; "" if it is unreadable."""
     import hashlib
 
     digest = hashlib.sha256()
@@ -281,8 +281,10 @@ def _check_writers(descriptor: int, what: str, path: str, *, root: bool) -> None
     """
     status = os.fstat(descriptor)
     _refuse_others(status, what, root=root)
-    own_group = root and _is_own_group(status, descriptor)
-    if status.st_mode & (stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP):
+    others_can_write = status.st_mode & stat.S_IWOTH
+    group_can_write = status.st_mode & stat.S_IWGRP
+    is_group_trusted = root and _is_own_group(status, descriptor)
+    if others_can_write or (group_can_write and not is_group_trusted):
         raise UntrustedFileError(f"other users can write {what}", f"chmod go-w {path}")
 
 

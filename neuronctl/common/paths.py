@@ -37,12 +37,12 @@ def state_dir() -> str:
 
 
 def sweep_dir(name: str = "") -> str:
-    """Return the folder of a sweep, or of all; it may not exist."""
+    """Return the folder of a sweep, or that of all sweeps for ""; it may not exist."""
     return os.path.join(state_dir(), "sweeps", name)
 
 
 def pipeline_dir(name: str = "") -> str:
-    """Return the folder of a pipeline, or of all; it may not exist."""
+    """Return the folder of a pipeline, or that of all for ""; it may not exist."""
     return os.path.join(state_dir(), "pipelines", name)
 
 
@@ -69,7 +69,7 @@ def data_path(name: str) -> str:
 
 
 def present(file: str) -> bool:
-    """Return True unless a file is surely missing; reading it then reports the problem."""
+    """Return True unless a file is surely missing; to read it reports any other problem."""
     try:
         os.stat(file)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,6 +1,7 @@
-"""The stable codes of all rules, which a catalog may name (``rules_off``), and their severities.
+"""The codes of all rules, and the severities of findings.
 
-What a rule is called, judges, and says is declared with its function in ``rules``.
+A code never changes, because catalogs may name it (``rules_off``). The rule's function, in
+``rules``, declares its title, what it judges, and its messages.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ WARNING = "warning"
 NOTE = "note"
 
 ROW = ("code", "severity", "title", "message", "source", "hint")
-"""What records and JSON have of a finding."""
+"""The fields of a finding in records and JSON, in order."""
 
 CODES = """
 NC101 NC102 NC103 NC111 NC112 NC113 NC121 NC122 NC123 NC124 NC131 NC132 NC134 NC141 NC201 NC202

@@ -20,13 +20,13 @@ MASK = "***"
 Span = Tuple[int, int]
 """Where a secret begins in a text, and where it ends."""
 
-# What a name says if it ends so; digits may follow. Others are about secrets, and are none:
-# TOKEN_FILE, MAX_TOKENS, TOKENIZERS_PARALLELISM.
+# How the names of secrets end; digits may follow. TOKEN_FILE, MAX_TOKENS, and
+# TOKENIZERS_PARALLELISM contain such a word, and are no secrets.
 _NAME = r"""(?xi) (?: password | passwd | passphrase | passwort | (?:^|[_.-]|db|pg|ssh) pass
     | [_.-] pwd | (?:^|[_.-]) pw | secret | credentials? | bearer | jwt
     | (?: api | access | secret | private | account | auth | signing | encryption ) [_.-]? key
     | token ) s? (?<!tokens) \d* $"""
-# Numbers of a text's tokens: eos_token, --pad-token, num_token.
+# Names about the tokens of a text: eos_token, --pad-token, num_token.
 _NO_SECRET = r"""(?xi) (?:^|[_.-]) (?: pad | eos | bos | unk | sep | cls | mask | stop | start | end
     | begin | special | image | img | audio | video | vision | next | prompt | num | n | max | min
     | per | first | last | new | text | query | class ) [_.-]? token \d* $"""
@@ -111,8 +111,8 @@ def _find_named(text: str) -> Iterator[Span]:
         place = start  # the value may begin with another name: --env TOKEN=x
         if _gives_secret(match):
             place = end
-            quoted = text[start] in "'\""
-            yield start + quoted, end - quoted
+            quote_length = 1 if text[start] in "'\"" else 0
+            yield start + quote_length, end - quote_length
 
 
 def _likely_patterns(text: str) -> Iterator[str]:
@@ -138,11 +138,12 @@ def _gives_secret(match: re.Match[str]) -> bool:
 def _joined(spans: List[Span]) -> List[Span]:
     """Return the spans in order, as one if they overlap or touch."""
     joined: List[Span] = []
-    for first, last in sorted(spans):
-        if joined and first <= joined[-1][1]:
-            first, end = joined.pop()
-            last = max(end, last)
-        joined.append((first, last))
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            earlier_start, earlier_end = joined.pop()
+            joined.append((earlier_start, max(earlier_end, end)))
+        else:
+            joined.append((start, end))
     return joined
 
 
@@ -169,6 +170,7 @@ def hide_in_words(words: Iterable[str]) -> Tuple[str, ...]:
         if before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
             shown.append(hide_value(before, word))
         else:
-            shown.append(hide_secrets(head + sign) + hide_value(re.split("[=,]", head)[-1], value))
+            name = re.split("[=,]", head)[-1]  # TOKEN in --export=ALL,TOKEN=x
+            shown.append(hide_secrets(head + sign) + hide_value(name, value))
         before = word
     return tuple(shown)

@@ -132,6 +132,7 @@ def expand_hostlist(text: str) -> List[str]:
     invalid host list and for more than MAX_HOSTS names.
     """
     names: List[str] = []
+    # A comma inside brackets separates no items.
     items = re.findall(r"((?:[^,\[\]]|\[[^\[\]]*\])*),", f"{text},")
     if ",".join(items) != text:
         raise ValueError(f"host list {text!r} has unbalanced brackets")
@@ -171,11 +172,11 @@ def compress_hostlist(names: Iterable[str]) -> str:
     Sorted, without duplicates. Numbers of the same width are folded together.
     """
     groups: Dict[Tuple[str, int], List[int]] = {}
-    folded: List[Tuple[str, int, str]] = []
+    folded: List[Tuple[str, int, str]] = []  # prefix and first number, to sort by, and the text
     for name in sorted(set(names)):
         match = re.fullmatch(r"(.*?)(\d{1,15})", name, re.ASCII)
         if match is None:
-            folded.append((name, -1, name))
+            folded.append((name, -1, name))  # sorted before the numbered names
         else:
             groups.setdefault((match[1], len(match[2])), []).append(int(match[2]))
     for (prefix, width), numbers in groups.items():
@@ -241,6 +242,7 @@ def expand_log_pattern(
         return re.sub(r"\\(.?)", r"\1", pattern, flags=re.DOTALL)
     # Outside an array, Slurm prints its NO_VAL constant for the index.
     index = _NO_VAL if array_task_id is None else array_task_id
+    # The batch script is task 0 (%t) on node 0 (%n) of the job.
     numbers = {"a": index, "b": index % 10, "j": job_id, "J": job_id, "n": 0, "t": 0}
     numbers["A"] = job_id if array_job_id is None else array_job_id
     words = {"%": "%", "s": "batch", "N": node.split(".")[0], "u": user, "x": job_name}
@@ -265,7 +267,7 @@ SIGNALS = (
 )
 """The signals that sbatch accepts by name (Slurm 22.05, which was tried, lacks the last two)."""
 NEVER_HANDLED = ("KILL", "STOP")
-"""Those that no program can answer."""
+"""Signals that no program can handle."""
 
 
 def split_signal(text: str) -> Tuple[str, str, str]:

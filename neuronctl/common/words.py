@@ -66,7 +66,7 @@ def duration(seconds: Optional[int]) -> str:
         count, seconds = divmod(seconds, size)
         if count:
             parts.append(f"{count} {name}")
-        elif parts:
+        elif parts:  # a gap: 3 d, not 3 d 5 min
             break
         if len(parts) == 2:
             break

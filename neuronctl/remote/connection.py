@@ -27,11 +27,15 @@ from neuronctl.common.paths import state_dir
 _PERSIST = "12h"
 """How long the connection stays open without use."""
 
-_METHODS = "gssapi-with-mic,hostbased,publickey,keyboard-interactive"
+_SILENT_METHODS = "gssapi-with-mic,hostbased,publickey"
+_METHODS = f"{_SILENT_METHODS},keyboard-interactive"
 """Only one of these methods asks; with several, ssh would ask again after a wrong code."""
 
+_METHODS_WITH_PASSWORD = f"{_SILENT_METHODS},password,keyboard-interactive"
+"""For a server that takes passwords and lacks keyboard-interactive."""
+
 _ONE_ATTEMPT = "NumberOfPasswordPrompts=1"
-"""Five wrong codes lock the account at some sites: a wrong one is typed anew by its user."""
+"""Some sites lock an account after five wrong codes: the user decides whether to try again."""
 
 _PATIENCE = 10.0
 """Seconds for ssh's answer about its own socket."""
@@ -197,8 +201,8 @@ def _settings(address: str) -> Dict[str, str]:
         raise UsageError(f"cannot start ssh: {error.strerror}", hint) from None
     if result.returncode:
         raise UsageError(f"ssh does not accept {address}: {result.stderr.strip()}")
-    pairs = (line.partition(" ")[::2] for line in result.stdout.splitlines())
-    return {**dict(pairs), "address": address}
+    lines = (line.partition(" ") for line in result.stdout.splitlines())
+    return {**{name: value for name, _, value in lines}, "address": address}
 
 
 def _socket(settings: Dict[str, str]) -> str:
@@ -218,14 +222,13 @@ def _authenticate(
     remote: Remote, settings: Dict[str, str], show: Callable[[bytes], object]
 ) -> bool:
     """Open the connection, with only one method that asks; return False if ssh failed."""
-    methods = settings.get("preferredauthentications", _METHODS)
-    code, message = _run_master(remote, settings, methods, show)
-    # Nothing has been asked yet if the server lacks the method that asks.
+    usual_methods = settings.get("preferredauthentications", _METHODS)
+    code, message = _run_master(remote, settings, usual_methods, show)
+    # If the server lacks the method that asks, the user has not been asked for anything yet.
     offer = re.search(r"Permission denied \(([^)]*)\)", message)
     offered = offer[1].split(",") if offer else []
     if code and "password" in offered and "keyboard-interactive" not in offered:
-        methods = f"{_METHODS.rpartition(',')[0]},password,keyboard-interactive"
-        code, _ = _run_master(remote, settings, methods, show)
+        code, _ = _run_master(remote, settings, _METHODS_WITH_PASSWORD, show)
     return code == 0
 
 

@@ -49,6 +49,7 @@ def answer(mark: str, packed: str) -> bool:
     mark: the beginning of our own first line. packed: the request, as JSON in Base64.
     """
     request = json.loads(binascii.a2b_base64(packed))
+    # A terminal is the same for both streams.
     for stream in (1,) if request.get("tty") else (1, 2):
         os.write(stream, f"\036{mark} begin\n".encode())
     try:
@@ -68,7 +69,7 @@ def answer(mark: str, packed: str) -> bool:
         reason = getattr(error, "strerror", None) or str(error)
         message = f"{os.uname().nodename}: {getattr(error, 'filename', None) or 'files'}: {reason}"
         hint = "free space there, or make the directory writable, and try again"
-        _say(error=message, hint=hint, code=2)
+        _say(error=message, hint=hint, code=UsageError.exit_code)
     return False
 
 
@@ -95,7 +96,7 @@ def _projects_directory() -> str:
 
 def _prepare(request: Mapping[str, Any]) -> None:
     """Set up this process as the command line expects."""
-    root = request["dry"] or _project_folder(request)
+    root = request["dry"] or _project_folder(request)  # "dry": the folder that _draft created
     is_copied = request["words"][0] in _COPIED and os.path.isdir(root)
     has_code = is_copied and _make_repository(root)
     set_remote(request["name"], request["commands"], has_code=has_code)
@@ -109,8 +110,8 @@ def _prepare(request: Mapping[str, Any]) -> None:
     words = (word.encode("latin-1") for word in request["words"])  # they may be any bytes
     sys.argv = ["neuronctl", *(word.decode("utf-8", "surrogateescape") for word in words)]
     if request["tty"] or request["input"]:
-        return
-    control = os.dup(0)
+        return  # the command line reads standard input itself
+    control = os.dup(0)  # its end says that the caller is gone
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if request["waits"]:
         threading.Thread(target=_interrupt_at_end, args=(control,), daemon=True).start()
@@ -243,6 +244,7 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
         os.makedirs(folder, exist_ok=True)  # jobs of a project without files run there, too
         surplus = [name for name in noted if name not in files]
         not_removed: List[str] = []
+        older_notes = noted  # after a loss, still true of the files that did not arrive
         if wanted or surplus or not noted:
             try:
                 for name in wanted:
@@ -250,12 +252,15 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
                     path = os.path.join(folder, name)
                     present[name] = write_file(path, size, data, executable=bool(executable))
                 not_removed = [name for name in surplus if not _remove(folder, name, noted)]
-                noted = {}
+                older_notes = {}
             finally:  # files received before a loss are not local changes
-                note = {"origin": request["origin"], "files": {**noted, **present}}
+                note = {"origin": request["origin"], "files": {**older_notes, **present}}
                 write_private(_note_of(folder), json.dumps(note))
-    hashes = {name: (*files[name][:2], present[name][0]) for name in files}
-    _say(have=list_digest(hashes), folder=folder, kept=not_removed)
+    arrived: Manifest = {}
+    for name, (executable, size, _) in files.items():
+        digest, *_ = present[name]
+        arrived[name] = executable, size, digest
+    _say(have=list_digest(arrived), folder=folder, kept=not_removed)
 
 
 def _compare(
@@ -280,6 +285,7 @@ def _compare(
         is_executable = os.stat(os.path.join(folder, name)).st_mode & 0o100
         if digest_here == digest and (is_executable or not executable):
             present[name] = content
+        # The file is as it was sent last time, or lacks only the right to be executed.
         elif digest_here in (noted_digest, digest) or is_allowed(name, allowed):
             missing.append(name)
         else:
@@ -295,7 +301,7 @@ def _content(folder: str, name: str, noted: Mapping[str, Any]) -> Optional[List[
     except OSError:
         return None
     state = [status.st_mtime_ns, status.st_size]
-    if noted.get(name, [])[1:] == state:
+    if noted.get(name, [])[1:] == state:  # as when it was hashed
         return list(noted[name])
     return [file_sha256(path), *state]
 

@@ -82,6 +82,7 @@ def _libraries(remote: Remote, place: str) -> Dict[str, str]:
     argv = [sys.executable, "-m", "pip", "install", "--quiet", "--target", place]
     argv += ["--only-binary", ":all:", "--python-version", remote.version]
     argv += ["--platform", f"manylinux2014_{remote.machine}", "--implementation", "cp"]
+    # Standard output belongs to the command; what pip prints goes to standard error.
     fetched = subprocess.run([*argv, *_needed("neuronctl")], stdout=2, stdin=subprocess.DEVNULL)
     if fetched.returncode:
         raise UsageError(
@@ -105,7 +106,7 @@ def _installed() -> Dict[str, str]:
         # The name comes before the version or the extras, as in numpy>=1.20 and jax[cuda].
         libraries = [re.split(r"[^\w.-]", line)[0] for line in _needed(name)]
         names += [library for library in libraries if library not in names]
-    for name in names[1:]:
+    for name in names[1:]:  # without neuronctl, whose files are packed already
         with contextlib.suppress(metadata.PackageNotFoundError):
             for file in metadata.files(name) or ():
                 path = str(file.locate())

@@ -21,7 +21,7 @@ from neuronctl.remote.host import Manifest, is_allowed, is_safe
 from neuronctl.remote.session import Session, run
 
 _MOST = 200 * 1000 * 1000
-"""Bytes of a project that are sent without being allowed by name."""
+"""Most bytes of a project, apart from files that --allow names, that are sent."""
 
 _NO_PROJECT = (".git", "__pycache__", "node_modules")
 
@@ -118,7 +118,10 @@ def _refuse_secrets(project: Project, names: Sequence[str]) -> None:
 
 
 def _names(root: str) -> List[str]:
-    """Return the files that git tracks or does not ignore; without git, all but environments."""
+    """Return the files that git tracks or does not ignore.
+
+    Without git, return all files except those in virtual environments.
+    """
     if os.path.exists(os.path.join(root, ".git")):
         from neuronctl.records.provenance import git
 
@@ -218,6 +221,7 @@ def pull(remote: Remote, path: str, tell: Tell) -> List[str]:
     Return the names of the files that came; a file that is newer here stays. Raises UsageError for
     a name that leads elsewhere.
     """
+    # What an absolute path names on the cluster comes into this directory.
     top = os.path.basename(path.rstrip("/")) if os.path.isabs(path) else os.path.normpath(path)
     if not is_safe(top):
         raise UsageError(f"{path} is outside this directory", "change to the one it belongs in")
@@ -260,7 +264,7 @@ def _read_list(value: Any, top: str, remote: Remote) -> List[Tuple[str, bool, in
     """
     files = []
     try:
-        for name, executable, size, changed in value:
+        for name, executable, size, changed in value:  # name: "" if ``top`` is a file
             if name and (not is_safe(name) or ".git" in name.lower().split("/")):
                 raise UsageError(f"{remote.name} sends a name that leads elsewhere: {name!r}")
             place = os.path.join(top, name) if name else top

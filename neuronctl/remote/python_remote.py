@@ -123,27 +123,27 @@ class RemoteJob:
 
     @property
     def state(self) -> str:
-        """Return its state as Slurm names it; of an array, that of a task in the worst state."""
+        """Return the job's state in Slurm's word; for an array, its worst task's."""
         states = [str(task["state"]) for task in self._remote.status(self.id)]
         return states[find_worst(states)]
 
     def wait(self) -> int:
-        """Wait until it ends, and return its exit code."""
+        """Wait until the job ends, and return its exit code."""
         result = self._remote.run("wait", self.id, check=False)
         if result.returncode in (NotConnectedError.exit_code, ConnectionLostError.exit_code):
             raise _error_of(result)
         return result.returncode
 
     def cancel(self) -> None:
-        """Cancel it."""
+        """Cancel the job."""
         self._remote.run("cancel", "--yes", self.id)
 
     def log(self) -> str:
-        """Return what it has written so far."""
+        """Return what the job has written so far."""
         return self._remote.run("logs", self.id).stdout
 
     def why(self) -> Dict[str, Any]:
-        """Return why it is waiting, or how it ended."""
+        """Return why the job is waiting, or how it ended."""
         return self._remote.json("why", self.id, "--json")
 
 

@@ -37,10 +37,10 @@ _SHELL = (
 
 
 class Session:
-    """One command on the cluster. state: the first word that it sends, such as ``begin``.
+    """One command on the cluster. state: what follows the mark in its first line: ``begin``.
 
-    program, arguments: its command line, with the mark between them. meanwhile: is called while it
-    starts. Raises NotConnectedError if it has surely not begun.
+    program, arguments: its command line, with the mark between them. meanwhile: is called while the
+    command starts. Raises NotConnectedError if the command has surely not begun.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Session:
         *,
         tty: bool = False,
         takes_input: bool = False,
-        meanwhile: Callable[[], object] = bool,
+        meanwhile: Optional[Callable[[], object]] = None,
     ) -> None:
         check_owner(remote.socket)
         if not os.path.exists(remote.socket):
@@ -81,7 +81,8 @@ class Session:
         self._errors = threading.Thread(target=self._pass_errors, daemon=True)
         self._errors.start()
         try:
-            meanwhile()
+            if meanwhile is not None:
+                meanwhile()
             self.state = self._begin(mark)
         except BaseException:
             self.loss()
@@ -90,20 +91,20 @@ class Session:
     def write(self, data: bytes) -> None:
         """Send bytes to the other side; raise ConnectionLostError."""
         assert self.process.stdin is not None
-        signal.alarm(_SILENCE)
+        self._end_after(_SILENCE)
         try:
             self.process.stdin.write(data)
         except OSError:
             raise self.loss() from None
 
     def read(self, size: int) -> bytes:
-        """Read up to ``size`` bytes from the other side; none at its end."""
-        signal.alarm(_SILENCE)
+        """Read up to ``size`` bytes from the other side; none at the end of its output."""
+        self._end_after(_SILENCE)
         return bytes(self.output.read1(size))
 
     def read_json(self) -> Dict[str, Any]:
         """Return the next answer; raise the error that it names, or ConnectionLostError."""
-        signal.alarm(_SILENCE)
+        self._end_after(_SILENCE)
         try:
             if self.process.stdin is not None:
                 self.process.stdin.flush()
@@ -113,14 +114,15 @@ class Session:
         if "error" in data:
             self.finish()
             error = NeuronctlError(str(data["error"]), str(data.get("hint", "")))
-            code = data.get("code")
-            error.exit_code = code if isinstance(code, int) and 0 < code < 126 else 1
+            code: Any = data.get("code")
+            is_error_code = isinstance(code, int) and 0 < code < 126  # 126 and above are a shell's
+            error.exit_code = code if is_error_code else 1
             raise error
         return data
 
     def finish(self) -> int:
-        """Return the exit code after all output; raise ConnectionLostError."""
-        signal.alarm(_SILENCE)
+        """Drop the output until its end, and return the exit code; raise ConnectionLostError."""
+        self._end_after(_SILENCE)
         return self.show(raw=True, write=lambda data: None)
 
     def show(self, *, raw: bool, write: Optional[Callable[[bytes], object]] = None) -> int:
@@ -131,18 +133,21 @@ class Session:
         """
         write = write or write_all
         out = Filter(raw or not os.isatty(1))
-        data = b" "
+        data = b" "  # anything but the empty read at the end of the output
         while data:
             try:
                 data = self.output.read1(1 << 16)
                 write(out.shown(data, final=not data))
             except KeyboardInterrupt:
+                # The first Ctrl-C closes the input, which interrupts the command there. The next,
+                # or the first if no input can be closed, ends ssh.
                 if self.process.stdin is None or self.process.stdin.closed:
                     self.process.kill()
                     raise
-                self.close_input()  # its reaction still comes back
+                self.close_input()  # what the command then prints still comes back
         code = self.end()
-        if code < 0 or (code == 255 and not is_alive(self.remote.socket)):
+        was_killed = code < 0
+        if was_killed or (code == 255 and not is_alive(self.remote.socket)):
             raise self.loss()
         return code
 
@@ -175,6 +180,10 @@ class Session:
         hint = f"neuronctl login {name}"
         return ConnectionLostError(f"the connection to {name} was lost", hint)
 
+    def _end_after(self, seconds: int) -> None:
+        """Let _give_up end ssh after these seconds, unless the next call or end() comes first."""
+        signal.alarm(seconds)
+
     def _give_up(self, *_: object) -> None:
         """End ssh after a silence; readers and writers then see an end."""
         self._is_silent = True
@@ -186,7 +195,7 @@ class Session:
         If ssh cannot open a session, its ProxyCommand prints the mark on standard error.
         """
         name = self.remote.name
-        signal.alarm(_BEGINNING)
+        self._end_after(_BEGINNING)
         while line := self.output.readline():
             _, sign, state = line.partition(self._mark)
             if sign:
@@ -229,6 +238,9 @@ class Session:
                     os.write(2, out.shown(data))
 
 
+_LONGEST_ESCAPE = 20  # characters
+
+
 class Filter:
     """Makes text harmless for a terminal.
 
@@ -236,8 +248,8 @@ class Filter:
     that it answers by typing) become visible text.
     """
 
-    # An escape, unless it colors, moves the cursor, erases, or switches the cursor, the screen,
-    # or bracketed paste; other control characters, and those that change the text's direction.
+    # Matches an escape, unless it colors, moves the cursor, erases, or switches the cursor, the
+    # screen, or bracketed paste; other control characters; and those that change the direction.
     _STEERS = re.compile(
         "\x1b(?!\\[[0-9;:]*[A-HJKSTXdfm]|\\[\\?(?:25|1049|2004)[hl])"
         "|[\0-\6\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
@@ -253,15 +265,17 @@ class Filter:
         if self._raw:
             return data
         text = self._held + self._decoder.decode(data, final)
-        escape_at = text.rfind("\x1b", max(0, len(text) - 20))
-        # An escape without its last letter.
+        escape_at = text.rfind("\x1b", max(0, len(text) - _LONGEST_ESCAPE))
+        # The escape has no last letter yet.
         is_cut = escape_at >= 0 and re.fullmatch("\x1b(?:\\[\\??[0-9;:]*)?", text[escape_at:])
         end = escape_at if is_cut and not final else len(text)
         self._held = text[end:]
+        # ascii() puts quotes around \x1b.
         shown = self._STEERS.sub(lambda match: ascii(match[0])[1:-1], text[:end])
         return shown.encode("utf-8", "surrogateescape")
 
 
+# Shell text: the first Python in PATH that is new enough prints what _PYTHON says of it.
 _FIND = (
     "for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do "
     'w=$(command -v "$p") && "$w" -IS -c "$0" "$1" "$w" && exit 0; done; '
@@ -340,7 +354,8 @@ if answer(mark, request):
     program()
 """
 )
-"""Python that runs there: a request to the neuronctl of the content hash ``digest``."""
+"""Python code that runs there. _INSTALL unpacks the archive that it reads; _BEGIN answers a request
+with the neuronctl from the archive whose SHA-256 is ``digest``, or says that it is missing."""
 
 
 def run(remote: Remote, request: Mapping[str, Any], tell: Tell, **options: Any) -> Session:
@@ -351,7 +366,7 @@ def run(remote: Remote, request: Mapping[str, Any], tell: Tell, **options: Any) 
     path, digest = payload(remote, tell)
     packed = binascii.b2a_base64(json.dumps(request).encode(), newline=False).decode()
     python = [remote.python, "-IS", "-X", "utf8", "-c"]
-    for _ in range(2):
+    for _ in range(2):  # again after an installation
         session = Session(remote, [*python, _BEGIN], [digest, packed], **options)
         if session.state == "begin":
             return session

@@ -105,7 +105,7 @@ class _Builder:
             return int(text) if len(text) <= 18 else text
         if match["float"]:
             return float(text)
-        return {"true": True, "false": False}.get(text)
+        return {"true": True, "false": False}.get(text)  # None for null, ~, and no text
 
     def mapping(self, path: KeyPath) -> Dict[str, Any]:
         result: Dict[str, Any] = {}

@@ -14,7 +14,10 @@ _WIDTH = 88
 
 @dataclass(frozen=True)
 class Entry:
-    """A key at the top level. above: comment lines before it; remark: a comment on its line."""
+    """A key at the top level. above: comment lines before it.
+
+    remark: a comment on the key's line, or above it if the value takes several lines.
+    """
 
     key: str
     value: object
@@ -31,12 +34,12 @@ def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
     lines = [_comment(line) for line in above]
     for entry in entries:
         lines += [_comment(line) for line in entry.above]
-        first, *others = _entry(entry.key, entry.value, "")
-        if entry.remark and others:
+        key_line, *more_lines = _entry(entry.key, entry.value, indent="")
+        if entry.remark and more_lines:
             lines.append(_comment(entry.remark))
         elif entry.remark:
-            first += f"  {_comment(entry.remark)}"
-        lines += [first, *others]
+            key_line += f"  {_comment(entry.remark)}"
+        lines += [key_line, *more_lines]
     return "\n".join(lines) + "\n"
 
 
@@ -64,6 +67,7 @@ def _entry(key: str, value: object, indent: str) -> List[str]:
         return [head, *(f"{indent}  - {_scalar(item)}" for item in value)]
     lines = [head]
     for item in value:
+        # The dash takes the indentation of the item's first line.
         below = [line for name in item for line in _entry(name, item[name], indent + "    ")]
         lines += [f"{indent}  - {below[0].lstrip()}", *below[1:]]
     return lines

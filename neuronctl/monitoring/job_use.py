@@ -70,6 +70,7 @@ class JobUse:
     def seconds(self) -> float:
         """Return how long it ran: the last run by Slurm, earlier ones by their samples."""
         elapsed = self.status.elapsed or 0
+        # If Slurm does not know how long the last run took, its samples count, too.
         last_start = (self.status.start or 0) if elapsed else math.inf
         earlier = (run for run in self.runs if max(node.last for node in run.nodes) < last_start)
         return elapsed + sum(run.sampled_seconds for run in earlier)
@@ -150,6 +151,7 @@ def _over_time(figures: Iterable[Tuple[float, int]]) -> Optional[float]:
 def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
     """Return the use of each job, in order; ask sacct once for all jobs without samples."""
     cluster = own_cluster()
+    # To ask Slurm for the logs of many jobs takes too long.
     sampled = [read_sampled_use(status, cluster, ask=len(statuses) == 1) for status in statuses]
     if len(sampled) > 1:
         sampled = [replace(job, nodes=tuple(map(without_series, job.nodes))) for job in sampled]
@@ -168,9 +170,9 @@ def read_sampled_use(status: JobStatus, cluster: Cluster, *, ask: bool) -> JobUs
     folder = folder_of(log)
     since = 0 if status.record is None else status.record.earliest
     chain = read_chain(status.record)
-    before = [] if chain is None else sorted(id for id in chain.jobs if id < status.job_id)
+    earlier = [] if chain is None else sorted(id for id in chain.jobs if id < status.job_id)
     try:
-        return replace(use, nodes=read_samples(folder, status.job_id, since, before))
+        return replace(use, nodes=read_samples(folder, status.job_id, since, earlier))
     except OSError as error:  # an error of one job: still report the others and what Slurm knows
         problem = f"cannot read the samples of job {status.id} in {folder}: {error.strerror}"
         return replace(use, unread=problem)
@@ -197,15 +199,16 @@ def _advise_on_gpus(job: JobUse) -> Iterator[str]:
     idle = sum(gpu.idle or 0.0 for gpu in used) / len(used)
     busy = job.cores_busy
     if idle >= _GPU_IDLE and busy is not None and job.cores:
-        waits = (
-            "if the program was not resting, they waited for data; give the data loader more "
-            "workers, or read from a faster disk"
-        )
         if busy > _CORES_BUSY * job.cores:
-            waits = "they probably waited for the CPU; prepare the data beforehand"
+            cause = "they probably waited for the CPU; prepare the data beforehand"
+        else:
+            cause = (
+                "if the program was not resting, they waited for data; give the data loader more "
+                "workers, or read from a faster disk"
+            )
         yield (
             f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of "
-            f"{job.cores} cores were busy: {waits}"
+            f"{job.cores} cores were busy: {cause}"
         )
     yield from _advise_on_sizes(job, used)
 
@@ -246,11 +249,12 @@ def _advise_on_time(status: JobStatus) -> Iterator[str]:
 def advise(job: JobUse) -> List[str]:
     """Return the advice on a job; on its GPUs, only with LEAST_SAMPLES samples or more.
 
-    Of several runs, use the last one with so many samples.
+    Advice on GPUs is about the last run that has so many samples.
     """
     runs = [run for run in job.runs if max(node.samples for node in run.nodes) >= LEAST_SAMPLES]
     advice: List[str] = []
-    for run in runs[-1:]:
+    if runs:
+        run = runs[-1]
         # nvidia-smi may have ended long before the job.
         nodes = (
             replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.samples >= LEAST_SAMPLES))

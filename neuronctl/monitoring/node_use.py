@@ -29,7 +29,7 @@ done </proc/meminfo
 """
 
 _AT_ONCE = 8
-"""The jobs whose nodes are asked at the same time, each by one srun."""
+"""How many jobs are surveyed at the same time, each by one srun."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
     gpus = []
     for line in lines[1:]:
         row = [text.strip() for text in line.split(",")]
-        if len(row) > max(places.values()):
+        if len(row) > max(places.values()):  # a complete line
             index, name, *figures = (row[places[figure]] for figure in SURVEYED)
             gpus.append(Gpu(index, name, *map(parse_number, figures)))
     return tuple(gpus)
@@ -149,7 +149,7 @@ class ProcessStack:
 
     node: str
     pid: int
-    rank: str  # of torchrun or srun; "" for what is none
+    rank: str  # of torchrun or srun; "" for a process without one
     state: str  # as ps has it
     name: str
     tool: str  # "py-spy"; of the kernel's stacks, "no py-spy" on PATH, "py-spy failed", or ""
@@ -187,7 +187,10 @@ def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
 
 
 def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:
-    """Group processes with the same stacks: small groups and those with ranks first."""
+    """Group processes with the same stacks.
+
+    The order of the groups: with ranks first, then those that py-spy read, then small ones.
+    """
     groups: Dict[Tuple[str, str], List[ProcessStack]] = {}
     for stack in stacks:
         # Ignore the ids of threads, which differ between processes that do the same.

@@ -112,6 +112,9 @@ def _find_files(folder: str, job: int) -> List[Tuple[int, str, str]]:
 _TOO_MUCH = 1e18
 """Figures from here on count as unknown; sums of smaller ones stay finite."""
 
+_GAP = 2.5
+"""Sampling intervals without a sample after which samples are missing."""
+
 _LONGEST_LINE = 8192
 _MOST_GPUS = 128
 
@@ -150,18 +153,19 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
         facts = dict(re.findall(r"(\w+)=(\S+)", next(lines, "")))
         titles = next(lines, "").split(",")
         places = [titles.index(title) for title in ("time", "cpu", "memory")]
-        for time, spent, held in _rows(lines, places, len(titles)):
-            if time >= (times[-1] if times else 0) and not math.isnan(held):
+        for time, cpu_seconds, memory_bytes in _rows(lines, places, len(titles)):
+            is_in_order = time >= (times[-1] if times else 0)  # the clock may be set back
+            if is_in_order and not math.isnan(memory_bytes):
                 times.append(time)
-                cpu.append(spent)
-                memory.append(held)
+                cpu.append(cpu_seconds)
+                memory.append(memory_bytes)
     except (OSError, ValueError):  # no file, or no such columns
         return None
     if not times:
         return None
     every = _positive(facts.get("every", "")) or 10.0
     cores = _positive(facts.get("cores", ""))
-    limit = re.fullmatch("([0-9]{1,12})M", facts.get("memory", ""))
+    limit = re.fullmatch("0*([1-9][0-9]{0,11})M", facts.get("memory", ""))  # 0M: no limit
     steps = [after - before for before, after in zip(times, times[1:])]
     return NodeUse(
         node=name,
@@ -172,10 +176,10 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
         restart=restart,
         seconds=times[-1] - times[0],
         cores=None if cores is None else int(cores),
-        memory=(int(limit[1]) << 20 or None) if limit else None,
+        memory=None if limit is None else int(limit[1]) << 20,
         cpu=_growth(cpu),
         memory_peak=max(memory),
-        silent=sum(step for step in steps if step > 2.5 * every),
+        silent=sum(step for step in steps if step > _GAP * every),
         series=tuple(zip(times, cpu)),
         gpus=_read_gpus(f"{path[: -len('.csv')]}.gpus.csv", name, times, every),
     )
@@ -205,6 +209,7 @@ def _read_gpus(path: str, node: str, times: Sequence[float], every: float) -> Tu
         lines = _lines(path)
         header = next(lines, "")
         columns = gpu_columns(header)
+        # The time comes first; it also stands for a column that is missing, see has_column.
         places = [0, *(columns.get(figure, 0) for figure in SAMPLED)]
         for now, index, *figures in _rows(lines, places, header.count(",") + 1):
             is_within = times[0] <= now <= times[-1] + every and not math.isnan(index)
@@ -240,7 +245,7 @@ def _gpu_use(
         samples=len(times),
         use=mean(uses),
         idle=mean([float(use <= IDLE) for use in uses]),
-        longest_idle=int(_longest_idle(times, all_uses, 2.5 * every)),
+        longest_idle=int(_longest_idle(times, all_uses, _GAP * every)),
         memory_peak=max(memory, default=None),
         memory=max(total_memory, default=None),
         power=mean(power),
@@ -295,7 +300,7 @@ def mean_by_span(
             continue
         place = min(int((time - since) / width), count - 1)
         # The spans between two samples have the value of the first one, unless some are missing.
-        if time - last_time <= 2.5 * every:
+        if time - last_time <= _GAP * every:
             for empty in range(int((last_time - since) / width) + 1, place):
                 spans[empty].append(last_value)
         spans[place].append(value)
@@ -329,7 +334,7 @@ def gpu_lines(nodes: Sequence[NodeUse], width: int) -> List[Tuple[str, str]]:
                 values = mean_by_span(samples, node.first, node.last, count, node.every)
                 largest = top or max((value for value in values if value), default=1.0)
                 lines.append((f"{name} {title}", blocks(values, largest)))
-                name = " " * len(name)
+                name = " " * len(name)  # the second line of a GPU does not repeat it
     return lines
 
 
@@ -338,7 +343,8 @@ def _column(gpu: GpuUse, place: int, unit: float = 1.0) -> List[Tuple[float, flo
     return [(sample[0], sample[place] / unit) for sample in gpu.series]
 
 
-_SPANS, _WIDE, _TALL = 150, 300, 60
+_SPANS = 150  # of time in a chart
+_WIDE, _TALL = 300, 60  # a chart's size in SVG
 
 
 def usage_charts(nodes: Sequence[NodeUse]) -> List[Tuple[str, List[Dict[str, Any]]]]:
@@ -382,7 +388,7 @@ def _chart(
 
     words: how a value is written, such as ``{:.0f}%``. average: of all samples, as in the table.
     top: the value at the upper edge; None: the largest. In the result, ``lines`` are unbroken
-    stretches of points in SVG, 0 to 300 by 0 to 60.
+    stretches of points in SVG, 0 to _WIDE by 0 to _TALL.
     """
     if average is None:
         return []

@@ -12,6 +12,7 @@ import os
 import pickle
 import pwd
 import select
+import signal
 import socket
 import stat
 import subprocess
@@ -142,7 +143,7 @@ def up(layout: Layout, root: str, binds: Binds) -> Tuple[Running, bool]:
 
 
 def _claim() -> Optional[socket.socket]:
-    """Bind the sandbox's socket; None if another process has it and its sandbox is running."""
+    """Bind the sandbox's socket and return it; None if another process has a running sandbox."""
     deadline = time.monotonic() + _ANSWER_TIMEOUT
     while time.monotonic() < deadline:
         listener = socket.socket(socket.AF_UNIX)
@@ -191,14 +192,16 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
     if by_root:
         _check_readable(*exposed, program, neuronctl.__file__)
         uid = next(free_uids)
+        # Name, password, uid, gid, full name, home, and shell, as in /etc/passwd.
         made_user = ("neuron", "x", uid, uid, "", "/home01/neuron", "/bin/bash")
         user = pwd.struct_passwd(made_user)
     else:
         user = pwd.getpwuid(os.getuid())
+        # Another system lacks the user's home directory.
         exposed += () if root == "/" else (user.pw_dir,)
     config = _config(layout)
     running = Running(
-        pid=0,
+        pid=0,  # as every 0, "", and False here: known once the sandbox runs
         cluster=layout.cluster.name,
         partitions={each.partition.name: list(each.nodes) for each in layout.partitions},
         login_node=LOGIN_NODE,
@@ -256,7 +259,7 @@ def _check_readable(*needed: str) -> None:
 
 
 def down() -> bool:
-    """Stop the sandbox and all its processes; False if there was none.
+    """Stop the sandbox and all its processes; return False if there was none.
 
     Killing the first process is enough: the kernel then kills the others, and mounts and interfaces
     disappear with the last of them.
@@ -269,11 +272,11 @@ def down() -> bool:
             if not is_ours(uid):
                 return False
             handle = os.pidfd_open(pid)
-            os.kill(pid, 9)
+            os.kill(pid, signal.SIGKILL)
         except OSError:
             return False
-    gone = select.select([handle], [], [], 30)[0]
+    ended, _, _ = select.select([handle], [], [], 30)
     os.close(handle)
-    if not gone:
+    if not ended:
         raise SlurmUnavailableError("the sandbox's first process did not exit", "try again")
     return True

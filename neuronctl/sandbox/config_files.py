@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 from pathlib import PurePosixPath
-from typing import Dict, Iterable, List, Mapping, Sequence, Union
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from neuronctl.catalog.cluster import Cluster, CommentPolicy, Partition, Qos
 from neuronctl.common import units
@@ -80,8 +80,8 @@ def _partition_line(layout: Layout, emulated: SandboxPartition, with_qos: bool) 
         "Nodes": units.compress_hostlist(emulated.nodes),
         "State": "UP",
         "DefMemPerCPU": max(1, int(memory / min(node.cores for node in nodes))),
-        "MaxTime": maximum and units.format_time(maximum),
-        "DefaultTime": (default or maximum) and units.format_time(default or maximum or 0),
+        "MaxTime": _format_time(maximum),
+        "DefaultTime": _format_time(default or maximum),
         "MaxNodes": partition.max_nodes,
         "DefCpuPerGPU": cores_per_gpu(layout, emulated),
         "AllowGroups": None if partition.open else "root",
@@ -94,6 +94,10 @@ def _partition_line(layout: Layout, emulated: SandboxPartition, with_qos: bool) 
             settings["AllowQos"] = ",".join(dict.fromkeys([QOS, *allowed]))
         settings["QOS"] = qos_name(partition.name)
     return " ".join(f"{name}={value}" for name, value in settings.items() if value)
+
+
+def _format_time(seconds: Optional[int]) -> Optional[str]:
+    return None if seconds is None else units.format_time(seconds)
 
 
 def gres_conf(layout: Layout) -> str:
@@ -167,7 +171,7 @@ def sacctmgr_commands(layout: Layout, user: str) -> List[List[str]]:
         elif settings:  # created by Slurm
             commands.append(["modify", "qos", name, "set", *settings])
     cluster, account = f"Cluster={layout.cluster.name}", f"Account={ACCOUNT}"
-    allowed = [f"QOS={','.join(names)}"] if names[1:] else []
+    allowed = [f"QOS={','.join(names)}"] if len(names) > 1 else []  # Slurm itself allows QOS
     commands.append(["add", "account", ACCOUNT, cluster])
     commands.append(["add", "user", user, account, cluster, *allowed])
     return [["sacctmgr", "--immediate", *command] for command in commands]
@@ -273,6 +277,7 @@ def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
     running, number = setup.running, setup.database_id
     owner = f"{running.user}:*:{running.uid}:{running.gid}::{running.home}:{running.shell}\n"
     database = f"{DATABASE_USER}:x:{number}:{number}::/nonexistent:/usr/sbin/nologin\n"
+    # The third field of a line is the group's number.
     if not any(line.split(":")[2:3] == [str(running.gid)] for line in group.splitlines()):
         group = f"{running.user}:x:{running.gid}:\n{group}"
     return {

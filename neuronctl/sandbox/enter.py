@@ -63,7 +63,7 @@ def run(running: Running, argv: Sequence[str], copied: Sequence[str] = ()) -> in
     for path in copied:
         _copy(running, namespaces, path)
     terminal = Terminal(running.uid) if os.isatty(0) and os.isatty(1) else None
-    # The command may say that it is ready before this process can pass anything on.
+    # The command may say that it is ready, and get a signal, before the handlers are set.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     try:
         child = _start(running, namespaces, argv, terminal=terminal)
@@ -90,21 +90,21 @@ def run(running: Running, argv: Sequence[str], copied: Sequence[str] = ()) -> in
 
 
 def _enter(running: Running) -> List[int]:
-    """Enter the sandbox's user and process namespaces; the others, for the command to join."""
+    """Enter the sandbox's user and process namespaces; return the others, for the command."""
 
     def opened(kind: str) -> int:
         return os.open(f"/proc/{running.pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
 
     try:
-        namespaces = [opened(kind) for kind in ("pid", "mnt", "uts", "ipc", "net")]
+        processes, *others = [opened(kind) for kind in ("pid", "mnt", "uts", "ipc", "net")]
         if os.getuid() != 0:
             kernel.join(opened("user"))
-        kernel.join(namespaces[0])
+        kernel.join(processes)
     except OSError as error:
         raise SlurmUnavailableError(
             f"cannot enter the sandbox: {error.strerror}", "check 'neuronctl sandbox status'"
         ) from error
-    return namespaces[1:]
+    return others
 
 
 def _start(
@@ -176,7 +176,7 @@ class Terminal:
         self._resize()
 
     def relay(self) -> None:
-        """Pass on keys and output until all that has it open has ended."""
+        """Pass on keys and output until no process has the terminal open."""
         os.close(self.command)
         before = termios.tcgetattr(0)
         resized = signal.signal(signal.SIGWINCH, lambda number, frame: self._resize())

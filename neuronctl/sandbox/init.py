@@ -121,6 +121,7 @@ def _say(**message: Any) -> None:
 
 
 def _first_process(setup: Setup, listener: socket.socket) -> None:
+    """Start the sandbox, say so, and then answer each client with its Running; never return."""
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     listener.listen(16)
     os.umask(0o022)
@@ -154,6 +155,7 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
 def _prepare(setup: Setup) -> Running:
     """Lay out the file system; return the sandbox with the software that was found."""
     planned = setup.running
+    # parts[0] is "/", and parts[1] the directory at the top level.
     home = {Path(planned.home).parts[1]} if setup.by_root else set()
     fresh = {Path(planned.scratch).parts[1], *home}
     binds = [(source, place) for source, place in planned.binds]

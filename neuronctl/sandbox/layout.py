@@ -140,7 +140,8 @@ def build(cluster: Cluster, wanted: Mapping[str, int]) -> Layout:
     omits a partition. Raises UsageError for an unknown partition or too many nodes.
     """
     usual = [name for name in DEFAULT_PARTITIONS if name in cluster.partitions]
-    usual = usual or ([] if wanted else list(cluster.partitions)[:1])
+    if not usual and not wanted:
+        usual = list(cluster.partitions)[:1]
     for name in wanted:
         if name not in cluster.partitions:
             raise UsageError(
@@ -175,7 +176,7 @@ def _node_names(partition: Partition, count: int) -> List[str]:
 def _node(partition: Partition, name: str, index: int, position: int) -> Node:
     cores = partition.cores_per_node
     if cores:
-        count = cores[min(index, len(cores) - 1)]
+        count = cores[min(index, len(cores) - 1)]  # the last figure holds for all further nodes
     elif partition.cores_total and partition.nodes:
         count = partition.cores_total // partition.nodes
     else:

@@ -36,7 +36,7 @@ _ON_THE_MACHINE = ("util-linux", "uidmap")
 
 OPTIONAL_PROGRAMS = {"ssh": ("sshd", "ssh", "ssh-keygen"), "modules": ("modulecmd",)}
 
-_FEWEST_IDS = 65536
+_FEWEST_IDS = 65536  # subordinate ids of the user, for all users of the sandbox
 
 
 def _missing(root: str, packages: Iterable[str]) -> List[str]:
@@ -50,16 +50,17 @@ def _missing(root: str, packages: Iterable[str]) -> List[str]:
 
 
 def check(uid: int, root: str = "/") -> None:
-    """Raise SlurmUnavailableError, which lists all that is missing, if ``uid`` cannot start it."""
+    """Raise SlurmUnavailableError if user ``uid`` cannot start a sandbox; it lists all problems."""
     if not sys.platform.startswith("linux"):
         raise SlurmUnavailableError(
             f"the sandbox requires Linux; this machine runs {sys.platform}",
             "run it in a Debian 12 or 13 virtual machine",
         )
     problems, remedies = [], []
-    needed = {"/": [name for name in _ON_THE_MACHINE if uid != 0 or name != "uidmap"]}
+    # Root maps no ids.
+    on_machine = [name for name in _ON_THE_MACHINE if uid != 0 or name != "uidmap"]
     inside = [name for name in PACKAGES if name not in _ON_THE_MACHINE]
-    needed[root] = [*needed.get(root, ()), *inside]
+    needed = {"/": [*on_machine, *inside]} if root == "/" else {"/": on_machine, root: inside}
     for place, packages in needed.items():
         missing = " ".join(_missing(place, packages))
         if missing:

@@ -111,7 +111,7 @@ def _copy_readable(source: str, target: str) -> None:
 
 
 def _open_way(path: str) -> None:
-    """Hide the directories above ``path`` that others cannot traverse under empty ones."""
+    """Cover each directory above ``path`` that other users cannot enter with an empty one."""
     for parent in reversed(Path(path).parents):
         if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH:
             kernel.mount_tmpfs(str(parent), 0o755)

@@ -41,10 +41,10 @@ class Question:
         self._plan = plan
         self._job_ids = () if plan is None else dependency_ids(plan)
         self._user = login_name()
-        self._end = unguessable_end()
+        self._end = unguessable_end()  # of squeue's rows
         self._queries = Queries(
             [
-                (squeue_argv(user=str(os.getuid()), end=self._end), None),
+                (squeue_argv(user=str(os.getuid()), end=self._end), None),  # no standard input
                 site.scontrol_questions(self._user, self._job_ids),
                 database.sacctmgr_questions(self._user, name),
             ],
@@ -52,7 +52,7 @@ class Question:
         )
 
     def answer(self) -> Snapshot:
-        """Return what Slurm says. Raises SlurmError; a failing sacctmgr leaves ``qos`` None."""
+        """Return what Slurm says; raise SlurmError. If sacctmgr fails, ``figures.qos`` is None."""
         queue, control, accounting = self._queries.answers()
         text = _succeeded(queue).stdout
         jobs = parse_squeue(text, end=self._end)

@@ -35,7 +35,7 @@ def find_outcomes(nodes: NodeSearch, faults: Mapping[str, NodeFault]) -> Iterato
 
 
 def _find_hidden(nodes: NodeSearch) -> Iterator[Doubt]:
-    """Yield what may stop the job although Slurm hides it from this user (PrivateData)."""
+    """Yield a doubt for each thing that may stop the job and is hidden from this user."""
     on_cluster, snapshot = nodes.on_cluster, nodes.on_cluster.snapshot
     private = snapshot.figures.config.private
     if "reservations" in private:

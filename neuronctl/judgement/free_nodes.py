@@ -54,6 +54,7 @@ class NodeSearch:
         idle = node_names(group for group in on_cluster.pool if not group.cores_used)
         unplanned = idle - _find_marked_nodes(on_cluster)
         if self.doubt is not None or on_cluster.needs.is_spread:
+            # The job may get any node of the partition.
             return not node_names(on_cluster.pool) <= unplanned
         has_room = not on_cluster.are_too_few(self.free)
         return has_room and on_cluster.are_too_few(self.free & unplanned)
@@ -99,24 +100,26 @@ def _find_node_doubt(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     if not on_cluster.pool or partition is None:
         return Doubt("Slurm tells no nodes; what is free is not known")
     most = partition.max_cores_per_node
-    too_wide = most is not None and any(group.cores > most for group in on_cluster.pool)
+    has_too_many_cores = most is not None and any(group.cores > most for group in on_cluster.pool)
     reasons = (
         (on_cluster.matching is None, f"--constraint={request.constraint}"),
         (len(on_cluster.named_hosts) > on_cluster.plan.nodes, "more names in --nodelist than -N"),
         (needs.unsure != "", needs.unsure),
-        (needs.whole != "" and too_wide, "whole nodes where MaxCPUsPerNode is smaller"),
+        (needs.whole and has_too_many_cores, "whole nodes where MaxCPUsPerNode is smaller"),
         (partition.min_nodes > on_cluster.plan.nodes, f"fewer than {partition.min_nodes} nodes"),
     )
-    for holds, words in reasons:
-        if holds:
-            words = f"which nodes of {partition.name} a job with {words} gets is not known"
+    for is_reason, trait in reasons:
+        if is_reason:
+            words = f"which nodes of {partition.name} a job with {trait} gets is not known"
             return Doubt(f"{words}: Slurm may refuse it", refusable=True)
     # Last: the job surely waits for its reservation only if Slurm surely takes it.
     reservation = reservations.find_own_reservation(on_cluster)
     is_whole = reservation is not None and reservation.whole_nodes(on_cluster.snapshot.nodes)
     if request.reservation is not None and not is_whole:
-        has_begun = next(reservations.check_reservation(on_cluster), None) is None
-        return Doubt(f"what is free in reservation {request.reservation} is not known", has_begun)
+        words = f"what is free in reservation {request.reservation} is not known"
+        # Before the reservation begins, the job surely waits for that.
+        wait = next(reservations.check_reservation(on_cluster), None)
+        return Doubt(words, refusable=wait is None)
     return None
 
 
@@ -169,7 +172,7 @@ def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) 
 
 
 def _refuse_size(search: NodeSearch) -> Outcome:
-    """Return the refusal of a size that no nodes have, or the doubt about it."""
+    """Return the refusal if too few nodes are large enough; a doubt if jobs get parts of nodes."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
     name = on_cluster.plan.partition.name
     if partition and (partition.max_cores_per_node or partition.max_memory_mb_per_node):
@@ -192,11 +195,12 @@ def _describe_share(on_cluster: PlanOnCluster, *, with_memory: bool) -> str:
     if needs.is_spread:
         gpus = needs.gpus
         cores = f"{counted(needs.tasks, 'task')} of {counted(needs.cores_per_task, 'core')}"
-    model = next((f"{model} " for model, _ in needs.gpu_types), "")
-    parts = [counted(gpus, f"{model}GPU")] if gpus else []
+    first_model = next((f"{model} " for model, _ in needs.gpu_types), "")
+    parts = [counted(gpus, f"{first_model}GPU")] if gpus else []
     parts += [cores, *(f"{number} {name}" for name, number in on_cluster.resources)]
-    of_gpus = plan.gpus_per_node * needs.memory_per_gpu
-    memory = needs.memory_per_node or plan.cores_per_node * needs.memory_per_core or of_gpus
+    memory_of_cores = plan.cores_per_node * needs.memory_per_core
+    memory_of_gpus = plan.gpus_per_node * needs.memory_per_gpu
+    memory = needs.memory_per_node or memory_of_cores or memory_of_gpus
     if needs.whole_memory:
         parts.append("all of its memory")
     elif memory and with_memory and not needs.is_spread:
@@ -207,7 +211,7 @@ def _describe_share(on_cluster: PlanOnCluster, *, with_memory: bool) -> str:
 
 
 def _explain_lack(search: NodeSearch) -> Outcome:
-    """Return the wait for nodes with room, or the doubt whether the job gets some another way."""
+    """Return the wait for nodes with room, or the doubt if the job may start without them."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
     needs = on_cluster.needs
     magnetic = _find_magnetic_reservation(on_cluster)
@@ -217,21 +221,21 @@ def _explain_lack(search: NodeSearch) -> Outcome:
     if on_cluster.are_too_few(up):
         return _wait_for_nodes(search)
     preempted = _list_preemptable(on_cluster)
-    shares = partition is not None and partition.jobs_per_core > 1 and needs.whole != "nodes"
-    ways = (
+    shares_cores = partition is not None and partition.jobs_per_core > 1 and needs.whole != "nodes"
+    ways_to_start = (
         (preempted != (), f"it preempts those of {' and '.join(preempted)}"),
         (needs.whole == "user", "nodes with jobs of yours have room"),
-        (shares, "it may share their cores (OverSubscribe=FORCE)"),
+        (shares_cores, "it may share their cores (OverSubscribe=FORCE)"),
     )
-    for holds, words in ways:
-        if holds:
-            words = f"jobs hold what it needs; whether {words} is not known"
+    for is_possible, way in ways_to_start:
+        if is_possible:
+            words = f"jobs hold what it needs; whether {way} is not known"
             return Doubt(words, cause="Resources")
     return _wait_for_jobs(search)
 
 
 def _find_magnetic_reservation(on_cluster: PlanOnCluster) -> str:
-    """Return the name of a reservation in which the job may start unasked, or ""."""
+    """Return a reservation in which the job may start without requesting it, or ""."""
     if on_cluster.plan.request.reservation is not None:
         return ""
     names = reservations.list_users_names(on_cluster)
@@ -259,11 +263,12 @@ def _wait_for_jobs(search: NodeSearch) -> Wait:
     """Return the wait for nodes that other jobs use."""
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
     name, number = plan.partition.name, len(search.free)
-    # Name the memory only if a node lacks nothing else.
+    # Name the memory only if a node lacks nothing else: the job would fit with endless memory.
+    endless = 1 << 40
     lacks_memory = any(
-        is_usable(group) and on_cluster.fits(replace(group, memory_mb=1 << 40, memory_mb_used=0))
+        is_usable(group) and on_cluster.fits(replace(group, memory_mb=endless, memory_mb_used=0))
         for group in on_cluster.pool
-        if not search.suitable.isdisjoint({*group.names} - search.free)
+        if search.suitable & ({*group.names} - search.free)
     )
     share = f"{_describe_share(on_cluster, with_memory=lacks_memory)} free now"
     if on_cluster.needs.is_spread:
@@ -283,13 +288,15 @@ def _wait_for_nodes(search: NodeSearch) -> Wait:
     on_cluster, reserved, plan = search.on_cluster, search.reserved, search.on_cluster.plan
     up = node_names(filter(is_up, on_cluster.pool))
     number = len(search.suitable & up)
-    reasons = [f"not all of --nodelist={plan.request.nodelist} is available"]
     if number < plan.nodes:
         nodes = f"{counted(number, 'node') if number else 'no node'} of {plan.partition.name}"
         reasons = [f"{nodes} {verb(number or 1)} available; requested {plan.nodes}"]
+    else:
+        reasons = [f"not all of --nodelist={plan.request.nodelist} is available"]
 
     unavailable = search.fitting - up
-    down = unavailable & on_cluster.named_hosts or unavailable
+    named = unavailable & on_cluster.named_hosts
+    down = named or unavailable
     if down:
         states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
         names = units.compress_hostlist(down)
@@ -342,10 +349,11 @@ def _wait_behind_others(search: NodeSearch) -> Optional[Outcome]:
     ahead = [job for job in queue.values() if _is_ahead(on_cluster, job)]
     # By job ahead, the nodes that Slurm plans for it; none if it has not planned its start.
     planned = [[] if job.start is None else hosts(job.planned_nodes) for job in ahead]
+    has_unplanned_job = not all(planned)
     kept_nodes: Set[str] = set().union(*planned)
     if not kept_nodes:  # Slurm may have marked nodes for jobs that it does not show
         kept_nodes |= _find_marked_nodes(on_cluster)
-    if not all(planned):  # Slurm may still plan any suitable node
+    if has_unplanned_job:  # Slurm may still plan any suitable node for it
         kept_nodes |= search.suitable
     if _is_enough(search, without=kept_nodes):
         return None
@@ -353,7 +361,7 @@ def _wait_behind_others(search: NodeSearch) -> Optional[Outcome]:
     who = "a job of others" if users_job is None else f"your job {users_job.id}"
     words = f"{_ROOM_BUT} {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
-    if not ahead or not all(planned):
+    if not ahead or has_unplanned_job:
         # Slurm keeps no nodes for a job whose start it has not planned.
         return Doubt(words, cause="Priority", likely=CAN_START)
     if snapshot.figures.config.first_in_first_out:
@@ -398,6 +406,8 @@ def _shares_cores(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
     most = partition.max_cores_per_node
     if most is not None and group.cores_used + on_cluster.plan.cores_per_node > most:
         return True
-    every = on_cluster.snapshot.figures.partitions if len(group.partitions) > 1 else ()
-    sharing = {other.name for other in every if other.oversubscribe.startswith(("YES", "FORCE"))}
+    if len(group.partitions) == 1:
+        return False
+    partitions = on_cluster.snapshot.figures.partitions
+    sharing = {site.name for site in partitions if site.oversubscribe.startswith(("YES", "FORCE"))}
     return not sharing.isdisjoint(group.partitions)

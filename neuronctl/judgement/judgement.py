@@ -150,11 +150,11 @@ def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
         comment_parts=by.comment_parts,
     )
     judgement = judge(context, snapshot, unasked_because)
-    is_open = judgement.verdict.kind in (CAN_START, NOT_KNOWN)
-    if snapshot is None or judgement.nodes is None or by.question is not None or not is_open:
-        return judgement
-    if not judgement.nodes.may_be_planned_for_others:
-        return judgement
+    if snapshot is None or by.question is not None:
+        return judgement  # for many plans, a second query each would take too long
+    may_start = judgement.verdict.kind in (CAN_START, NOT_KNOWN)
+    if judgement.nodes is None or not may_start or not judgement.nodes.may_be_planned_for_others:
+        return judgement  # others' jobs make no difference
     from neuronctl.judgement.ask import ask_queue
 
     try:

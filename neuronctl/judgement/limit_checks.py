@@ -70,7 +70,8 @@ def _is_checked_by_rules(limit: Limit) -> bool:
 def _check_limit(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield what one limit means for the job."""
     about = limit.about
-    if about.counts == Counts.SUBMITTED or (limit.figure == 0 and about.counts == Counts.RUNNING):
+    lets_no_job_run = limit.figure == 0 and about.counts == Counts.RUNNING
+    if about.counts == Counts.SUBMITTED or lets_no_job_run:
         yield from _check_queue(limit, on_cluster)
         return
     if about.counts == Counts.SPENT:
@@ -82,8 +83,9 @@ def _check_limit(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             yield Doubt(f"how much the job takes of {limit.named} of {limit.holder} is not known")
     elif not limit.allows(wanted):
         # NC124 compares the plan's GPUs with the partition's figure, which is this limit.
-        is_gpus_of_user = (limit.kind, limit.tres) == ("MaxTRESPU", _GPU)
-        if not is_gpus_of_user or on_cluster.gpus_held <= limit.figure:
+        is_of_nc124 = (limit.kind, limit.tres) == ("MaxTRESPU", _GPU)
+        nc124_refuses = is_of_nc124 and on_cluster.gpus_held > limit.figure
+        if not nc124_refuses:
             yield _refuse_size(limit, wanted, on_cluster)
     elif about.per not in (Per.JOB, Per.NODE) and wanted:
         yield from _check_use(limit, on_cluster, wanted)
@@ -105,7 +107,7 @@ def _may_concern(limit: Limit, on_cluster: PlanOnCluster) -> bool:
         return on_cluster.plan.request.sbatch_value("licenses") is not None
     gpus, types = on_cluster.needs.all_gpus, dict(on_cluster.needs.gpu_types)
     _, _, model = limit.tres.partition("gres/gpu:")
-    if not model:
+    if not model:  # a limit of all GPUs, or of another resource
         return limit.tres.startswith("gres/gpu") and gpus > 0
     if types:
         return model in types
@@ -179,10 +181,11 @@ def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             f"{_name_group(limit)} has {counted(used, 'job')} in the queue and may have {figure}"
         )
         words += ", counting all its users"
-    hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if tasks > 1:
         hint = f"split it: {counted(figure, 'task')} may be in the queue, {max(0, figure - used)} "
         hint += "more now; or let as few jobs do all tasks: 'neuronctl help sweeps'"
+    else:
+        hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     yield Finding(f"{words}; {tasks} more would be refused", hint, source, code="NC501")
 
 
@@ -205,24 +208,23 @@ def _refuse_size(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Findin
 
 def _check_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield what a group's budget, of minutes of wall time or of a TRES, means for the job."""
-    amount = on_cluster.size.job.get(limit.tres) if limit.tres else 1  # None: not known
-    if amount == 0 or (amount is None and not _may_concern(limit, on_cluster)):
-        return
-    wanted: Optional[int] = 0
-    used = limit.used
+    # How much of the TRES the job holds; None: not known. A limit of wall time has no TRES.
+    held = on_cluster.size.job.get(limit.tres) if limit.tres else 1
+    if held == 0 or (held is None and not _may_concern(limit, on_cluster)):
+        return  # the job takes nothing of this budget
     # Slurm starts a job as long as anything is left; with "safe", only if the job can end within
     # the limit (man slurm.conf).
-    if "safe" in on_cluster.snapshot.figures.config.enforce:
-        wanted = _count_wanted(limit, on_cluster)
-        used += limit.promised
+    is_safe = "safe" in on_cluster.snapshot.figures.config.enforce
+    minutes = _count_wanted(limit, on_cluster) if is_safe else 0  # None: not known
+    taken = limit.used + limit.promised if is_safe else limit.used
     words = f"{limit.holder} has used {limit.used} of {limit.amount(limit.figure)} ({limit.kind})"
-    if limit.figure == 0 or (wanted is not None and wanted > limit.figure):
-        yield _refuse_size(limit, wanted or 1, on_cluster)
-    elif amount is not None and limit.used >= limit.figure:
+    if limit.figure == 0 or (minutes is not None and minutes > limit.figure):
+        yield _refuse_size(limit, minutes or 1, on_cluster)
+    elif held is not None and limit.used >= limit.figure:
         words += "; the job must wait until some of that use decays or is reset"
         source = on_cluster.snapshot.says(limit.command)
         yield Wait("NC507", limit.reason, f"{words}; when is not known", source)
-    elif wanted is None or used >= limit.figure or used + wanted > limit.figure:
+    elif minutes is None or taken >= limit.figure or taken + minutes > limit.figure:
         yield Doubt(f"{words}; whether the rest is enough is not known")
 
 
@@ -260,7 +262,7 @@ def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator
 def _count_used(
     limit: Limit, on_cluster: PlanOnCluster, users_jobs: Tuple[QueueJob, ...]
 ) -> Optional[int]:
-    """Return what jobs hold of a limit now; None: not known. users_jobs: those that count."""
+    """Return what jobs hold of a limit now; None: not known. users_jobs: as list_counted_jobs()."""
     if limit.about.bare or limit.tres.startswith("gres/gpu:"):
         return _find_qos_use(limit, on_cluster)
     if limit.about.per != Per.USER:

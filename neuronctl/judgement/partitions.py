@@ -92,7 +92,7 @@ def judge_candidates(
     for name in draft.cluster.partitions:
         request = replace(draft.request, partition=name)
         candidate = plan(request, draft.cluster, interactive=draft.interactive)
-        is_reviewed = snapshot is None
+        is_reviewed = snapshot is None  # without Slurm's answer, rules about this machine only warn
         context = RuleContext(candidate, catalog, local, is_reviewed, batch_script=batch_script)
         candidates.append(Candidate(candidate, judge(context, snapshot)))
     return tuple(sorted(candidates, key=lambda candidate: candidate.rank))
@@ -163,10 +163,11 @@ class PartitionNow:
         return counted(self.free, self.unit)
 
     def wait(self, now: int) -> str:
-        """Return ``now``, or what such a job waits for and for how long at most."""
+        """Return ``now``, or what a job of one GPU or core waits for, and for how long at most."""
         if self.next.kind == CAN_START:
             return "now"
         kind = "" if self.next.kind == WILL_WAIT else self.next.kind
+        # For a wait, the cause is "" only if Slurm has no name for the limit that the job meets.
         text = ": ".join(filter(None, (kind, self.next.cause))) or "limit"
         if self.next.until is not None:
             text += f", at most {units.format_time(max(0, self.next.until - now))}"
@@ -227,6 +228,7 @@ def _judge_small_job(
 def _count_mine(on_cluster: PlanOnCluster, kind: str, tres: str = "") -> LimitUse:
     """Return what the user holds of a limit; without one, what the user holds in the partition."""
     limit = on_cluster.find_limit(kind, tres)
+    # Without a limit, count by one whose figure does not matter.
     counting = limit or Limit(kind, tres, 0, Scope.PARTITION, on_cluster.plan.partition.name)
     used = counting.held_by(list_counted_jobs(counting, on_cluster))
     return LimitUse(used, None if limit is None else limit.figure)

@@ -69,7 +69,7 @@ class PlanOnCluster:
 
     @cached_property
     def job_qos(self) -> str:
-        """Return the name of the job's own QOS; "": unknown."""
+        """Return the job's QOS, or its list ``a,b`` of QOS to choose from; "": unknown."""
         association = self.association
         if self.plan.request.qos is not None or association is None:
             return self.plan.request.qos or ""
@@ -218,7 +218,8 @@ class PlanOnCluster:
         if amounts is None or amounts.nodes is not None or self.threads == 1:
             return False
         most_cores = self.plan.partition.max_cores_per_node or 0
-        return amounts.least_nodes(most_cores, 0) > self.plan.nodes
+        nodes_for_tasks = amounts.least_nodes(most_cores, gpus=0)
+        return nodes_for_tasks > self.plan.nodes
 
     def _default_memory(self, partition: SitePartition) -> Tuple[int, int]:
         """Return the default MB per core and per node: the partition's, or the cluster's."""
@@ -251,20 +252,22 @@ class PlanOnCluster:
     @cached_property
     def size(self) -> JobSize:
         """Return what Slurm will count for the job, as far as it is known."""
-        plan, needs, nodes = self.plan, self.needs, self.plan.nodes
-        cores = whole_cores(-(-needs.all_cores // nodes), self.threads)
-        gpus = plan.gpus_per_node
-        if needs.whole == "nodes":
-            cores = max(cores, min(plan.partition.cores_per_node, default=0))
-            gpus = self.gpus_held // nodes
-        all_cores, all_gpus = nodes * cores, nodes * gpus
-        if needs.whole != "nodes":
-            all_gpus = max(all_gpus, needs.all_gpus)
-            if needs.is_spread:
-                all_cores = max(whole_cores(needs.all_cores, self.threads), nodes * self.threads)
+        plan, needs, nodes, threads = self.plan, self.needs, self.plan.nodes, self.threads
+        even_share = whole_cores(-(-needs.all_cores // nodes), threads)
+        if needs.whole == "nodes":  # the job gets all cores and GPUs of its nodes
+            node_cores = max(even_share, min(plan.partition.cores_per_node, default=0))
+            node_gpus = self.gpus_held // nodes
+            all_cores, all_gpus = nodes * node_cores, nodes * node_gpus
+        else:
+            node_cores, node_gpus = even_share, plan.gpus_per_node
+            # Parts of a spread job may be unequal, but each node gives at least one core.
+            spread_cores = max(whole_cores(needs.all_cores, threads), nodes * threads)
+            all_cores = spread_cores if needs.is_spread else nodes * node_cores
+            all_gpus = max(nodes * node_gpus, needs.all_gpus)
         if not self.may_get_more_nodes:
             job = self._count_tres(nodes, all_cores, all_gpus)
-            return JobSize(job, self._count_tres(1, cores, gpus))
+            return JobSize(job, self._count_tres(1, node_cores, node_gpus))
+        # Slurm chooses the number of nodes: keep only what does not depend on it.
         known = {"cpu": all_cores}
         if not needs.gpus_per_node:
             known["gres/gpu"] = all_gpus
@@ -279,13 +282,14 @@ class PlanOnCluster:
         return self.plan.nodes * max(self.plan.gpus_per_node, whole)
 
     def _count_tres(self, nodes: int, cores: int, gpus: int) -> Dict[str, int]:
-        """Return what nodes with these cores and GPUs in total count by TRES, as far as known."""
+        """Return the count of each TRES, as far as known. cores, gpus: of all nodes together."""
         needs = self.needs
         tres = {"node": nodes, "cpu": cores, "gres/gpu": gpus}
-        for model, number in needs.gpu_types:
-            tres[f"gres/gpu:{model}"] = nodes * number or gpus
-        by_gpu = gpus * needs.memory_per_gpu
-        memory = nodes * needs.memory_per_node or cores * needs.memory_per_core or by_gpu
+        for model, number_per_node in needs.gpu_types:
+            # Without a number, all GPUs of the job are of that type.
+            tres[f"gres/gpu:{model}"] = nodes * number_per_node or gpus
+        memory_of_gpus = gpus * needs.memory_per_gpu
+        memory = nodes * needs.memory_per_node or cores * needs.memory_per_core or memory_of_gpus
         node_sizes = {group.memory_mb for group in self.pool}
         if needs.whole_memory and len(node_sizes) == 1:
             memory = nodes * node_sizes.pop()
@@ -378,11 +382,12 @@ class PlanOnCluster:
             cores = min(cores, self.partition.max_cores_per_node)
 
         gpus = group.gpus - group.gpus_used
-        for kind, count in needs.gpu_types:
-            total, used = group.gpu_counts(kind)
-            if total - used < max(1, count):
+        for model, number in needs.gpu_types:
+            total, used = group.gpu_counts(model)
+            if total - used < max(1, number):
                 return None
-            gpus = gpus if count else total - used
+            if number == 0:  # all GPUs of the job are of this type: others do not count
+                gpus = total - used
 
         shared, gpus = _count_free_shares(group, gpus)
         if any(shared.get(name, 0) < number for name, number in self.resources):

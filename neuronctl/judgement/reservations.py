@@ -18,7 +18,11 @@ SOURCE = slurm_says("scontrol show reservation")
 
 @dataclass(frozen=True)
 class ReservedNodes:
-    """The ``nodes``, and the nodes with some cores (``parts``), that reservations keep back."""
+    """Nodes that reservations keep from the job.
+
+    nodes: those that are wholly reserved; by: the reservations that have them. parts: the nodes of
+    which only some cores are reserved.
+    """
 
     nodes: FrozenSet[str]
     parts: FrozenSet[str]

@@ -36,16 +36,19 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
 def _spread(plan: JobPlan, threads: int) -> JobPlan:
     """Return the plan on the fewest possible nodes if a script leaves their number to Slurm."""
     amounts, partition = plan.request.amounts, plan.partition
-    if amounts is None or amounts.nodes is not None or not (amounts.gpus or amounts.ntasks):
-        return plan
+    if amounts is None or amounts.nodes is not None:
+        return plan  # the number of nodes is fixed
+    if not (amounts.gpus or amounts.ntasks):
+        return plan  # nothing to spread
     if any(plan.request.sbatch_value(name) for name in ("gpus-per-task", "overcommit")):
-        return plan
+        return plan  # how Slurm spreads these is not known
     cores = amounts.cpus_per_task or 1
-    smallest = amounts
     if threads > 1 and cores % threads and not amounts.ntasks_per_node:
         # Two tasks may share a core (Slurm 22.05).
-        smallest = replace(amounts, ntasks=(amounts.ntasks or 1) * cores, cpus_per_task=1)
-    least = smallest.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
+        densest = replace(amounts, ntasks=(amounts.ntasks or 1) * cores, cpus_per_task=1)
+    else:
+        densest = amounts
+    least = densest.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
     nodes = max(least, len(set(units.hosts(plan.request.nodelist))))
     tasks = plan.ntasks_per_node if amounts.ntasks is None else -(-amounts.ntasks // nodes)
     return replace(
@@ -107,7 +110,8 @@ def _read_partition_figures(site: SitePartition, on_cluster: PlanOnCluster) -> I
             if limit.tres == "gres/gpu"
             and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
         ]
-        yield ("max_gpus", *min(gpu_limits, default=(None, "sacctmgr show qos")))
+        max_gpus, command = min(gpu_limits, default=(None, "sacctmgr show qos"))
+        yield "max_gpus", max_gpus, command
 
 
 def _read_node_figures(groups: Sequence[NodeGroup]) -> Iterator[_Figure]:

@@ -20,8 +20,10 @@ _UNUSABLE = (
     *("DOWN", "DRAIN", "FAIL", "COMPLETING", "UNKNOWN", "FUTURE", "NO_RESPOND", "NOT_RESPONDING"),
     *("POWER_D", "POWERING_DOWN", "REBOOT", "PERFCTRS", "BLOCKED", "INVAL", "*"),
 )
-"""How those words of a node's state begin with which no job starts there. POWERED_DOWN is none of
-them: Slurm boots such a node for the job (man sinfo, NODE STATE CODES)."""
+"""Beginnings of the words in a node's state that keep jobs from starting there.
+
+POWERED_DOWN keeps no job away: Slurm boots such a node for it (man sinfo, NODE STATE CODES).
+"""
 
 
 def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
@@ -34,8 +36,8 @@ def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
 class Snapshot:
     """One reading of Slurm. Times are seconds since the epoch.
 
-    figures: of the cluster. groups: the user's; empty if nothing is restricted to groups.
-    job_states: by the requested ids.
+    jobs: the user's. groups: the names of the user's groups; () if nothing is restricted to groups.
+    job_states: the states of the jobs that the plan depends on, by id.
     """
 
     figures: ClusterFigures

@@ -39,7 +39,7 @@ _JUDGED = {
     # This module judges them.
     **dict.fromkeys(("hold", "begin", "nodes"), r".*"),
 }
-"""By option, the values with which it does not change when a job starts, or has a known effect."""
+"""By option, a pattern for values that do not change when a job starts, or do so in a known way."""
 
 _OF_THREADS = ("hint=nomultithread", "hint=multithread", "threads-per-core=1")
 """Options that change nothing if each core has one thread."""
@@ -98,7 +98,7 @@ def _check_qos(on_cluster: PlanOnCluster) -> Iterator[Finding]:
     """Yield the refusal of a QOS, requested or by default, that the account lacks."""
     association, qos = on_cluster.association, on_cluster.job_qos
     if association is None or not qos or "," in qos:
-        return
+        return  # which QOS the job gets is not known
     if qos.lower() in (name.lower() for name in association.qos):
         return
     names = ", ".join(association.qos)
@@ -140,7 +140,7 @@ _PREVENTING: Mapping[str, FrozenSet[str]] = {
 
 
 def _read_terms(text: str) -> List[Tuple[str, int]]:
-    """Return the kind and the job of each dependency; nothing if some are not judged.
+    """Return the kind and the job of each dependency; [] if a dependency is not judged.
 
     Judged are ``afterany:12:13``, ``afterok:12``, and ``afternotok:12``, also joined by commas.
     """
@@ -173,12 +173,14 @@ def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]
             code="NC512",
         )
     terms = _read_terms(text)
-    lacks_end = any(number in unknown and kind != "afterany" for kind, number in terms)
+    depends_on_unknown_end = any(job in unknown and kind != "afterany" for kind, job in terms)
     # An array has several jobs, each with an id of its own; this is the state of one.
     has_array = not states.keys() <= {*ids}
-    if not terms or lacks_end or has_array or not {*states.values()} <= ACTIVE | ENDED:
+    has_unusual_state = not {*states.values()} <= ACTIVE | ENDED
+    if not terms or depends_on_unknown_end or has_array or has_unusual_state:
         words = f"whether it waits for --dependency={text} is not known"
-        yield Doubt(words, refusable=not ids or bool(unknown))
+        is_surely_valid = ids and not unknown
+        yield Doubt(words, refusable=not is_surely_valid)
         return
     preventing = [job for kind, job in terms if states.get(job) in _PREVENTING[kind]]
     if preventing:

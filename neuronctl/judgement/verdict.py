@@ -26,8 +26,8 @@ PROBABLY = "probably "
 class Wait:
     """One thing that a job waits for.
 
-    code: the rule's. cause: Slurm's reason. until: epoch seconds by which the wait ends at the
-    latest if none of the user's jobs waits before this one; None: not known.
+    code: of the rule that reports it. cause: Slurm's reason. until: epoch seconds by which the wait
+    ends at the latest if none of the user's jobs waits before this one; None: not known.
     """
 
     code: str
@@ -59,11 +59,12 @@ Outcome = Union["Finding", Wait, Doubt]
 class Verdict:
     """What would happen to a job now.
 
-    kind: one of the first four words above, or PROBABLY and one of them. cause: Slurm's reason, or
-    the codes that refuse. until: epoch seconds by which it starts at the latest as far as the
-    user's own limits allow; None: unknown. judged_by: SLURM, or why only the catalog was used.
-    all_nodes_up: whether no node of the partition is out of service or reserved. likely: as in
-    Doubt.
+    kind: REFUSED, WILL_WAIT, CAN_START, or NOT_KNOWN, perhaps with PROBABLY before it. cause:
+    Slurm's reason to wait, or the codes of the rules that refuse the job. until: epoch seconds by
+    which the job starts at the latest as far as the user's own limits allow; None: unknown.
+    judged_by: SLURM, or why only the catalog was used. all_nodes_up: whether no node of the
+    partition is out of service or reserved. likely: CAN_START or WILL_WAIT if the kind is NOT_KNOWN
+    and one of them is likely; otherwise "".
     """
 
     kind: str
@@ -77,9 +78,10 @@ class Verdict:
     def tested(self, kind: str) -> Verdict:
         """Return the verdict after ``sbatch --test-only``.
 
-        kind: what the test's answer means, "" if nothing. What is known, or likely, stays: the test
-        does not see the gaps in which jobs start before others. REFUSED means nothing if nodes are
-        out of service or reserved: the test then says that no node is large enough.
+        kind: the kind that the test's answer stands for, "" if it says nothing. A known or a likely
+        kind stays: the test does not see the gaps in which jobs start before others. REFUSED means
+        nothing if nodes are out of service or reserved: the test then says that no node is large
+        enough.
         """
         is_moot = kind == REFUSED and not self.all_nodes_up
         if self.kind != NOT_KNOWN or is_moot:

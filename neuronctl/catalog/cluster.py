@@ -34,7 +34,7 @@ class WallTime:
         most = self.maximum
         if most is None or most == units.UNLIMITED:
             return self
-        default, interactive = (
+        default, interactive = (  # UNLIMITED is negative
             time if time is None or 0 <= time <= most else most
             for time in (self.default, self.interactive_maximum)
         )
@@ -409,26 +409,27 @@ class Catalog:
     def cite(self, *path: str) -> Citation:
         """Return the source of the value at a path (cluster first): ``file:line: guide, date``."""
         cluster = self.clusters[path[0]]
+        source = f"{cluster.source}, {cluster.date}"
         key = self._nearest(path)
         if key is None:
-            return Citation(f"{cluster.source}, {cluster.date}")
+            return Citation(source)
         file, line = self.places[key]
-        source_place = self.places.get(path_key((path[0], "source")))
         evidence = self.evidence(*path)
-        doubtful = evidence.startswith(("advice", "observation"))
         words = [f"{self.files[file]}:{line}", "" if evidence == "slurm" else evidence]
-        if source_place is not None and source_place[0] == file and "(" not in evidence:
-            words.append(f"{cluster.source}, {cluster.date}")
-        return Citation(": ".join(filter(None, words)), doubtful=doubtful)
+        source_file, _ = self.places.get(path_key((path[0], "source")), (None, 0))
+        if source_file == file and "(" not in evidence:  # in parentheses, evidence names a source
+            words.append(source)
+        is_doubtful = evidence.startswith(("advice", "observation"))
+        return Citation(": ".join(filter(None, words)), doubtful=is_doubtful)
 
     def evidence(self, *path: str) -> str:
         """Return what the value at ``path`` (the cluster first) rests on; "" for the source."""
         name, *keys = path
-        nearest = self._nearest(path)
+        value_layer, _ = self.places.get(self._nearest(path) or "", (0, 0))
         for length in range(len(keys), 0, -1):
             key = ".".join(keys[:length])
-            place = self.places.get(path_key((name, "evidence", key)))
-            if place is not None and nearest is not None and place[0] >= self.places[nearest][0]:
+            layer, _ = self.places.get(path_key((name, "evidence", key)), (-1, 0))
+            if layer >= value_layer:  # a lower layer's evidence was for another value
                 return self.clusters[name].evidence.get(key, "")
         return ""
 
@@ -438,10 +439,11 @@ class Catalog:
 
     def _nearest(self, path: Path) -> Optional[str]:
         """Return the key of the value that counts at ``path``: its own, inherited, or above it."""
-        if path[1:2] == ("partitions",) and path_key(path) not in self.places:
-            inherited = (path[0], *path[3:])
-            if len(inherited) > 1 and path_key(inherited) in self.places:
-                return path_key(inherited)
+        if len(path) > 3 and path[1] == "partitions" and path_key(path) not in self.places:
+            cluster, _, _partition, *keys = path
+            of_cluster = path_key((cluster, *keys))  # a partition inherits it
+            if of_cluster in self.places:
+                return of_cluster
         while path and path_key(path) not in self.places:
             path = path[:-1]
         return path_key(path) if path else None

@@ -104,8 +104,8 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     errors: Dict[Path, schema.Mistake] = {}
     node = schema.Node(data, (), places, errors)
     node.check_keys(("default_cluster", "clusters"))
-    below = node.below("clusters")
-    clusters = {name: schema.read_cluster(name, below.below(name)) for name in below.present()}
+    entries = node.below("clusters")
+    clusters = {name: schema.read_cluster(name, entries.below(name)) for name in entries.present()}
     default = node.read("default_cluster")
     if default not in clusters and ("clusters",) not in errors:
         words = f"{default!r} is not a cluster"
@@ -137,16 +137,17 @@ def _lay_over(
 ) -> None:
     """Merge ``above`` into ``below``; a null is stored as None, which hides the value below.
 
-    path: the keys that lead to both. layer: the number of ``above``, and the line of each of its
-    keys. places: by path, the number and line of the layer that sets it.
+    path: the keys that lead to both mappings. layer: the number of the layer with ``above``, and
+    the line of each of its keys. places: by path, the number and line of the layer that sets it.
     """
     for key, value in above.items():
         key_path = (*path, key)
         old = below.get(key)
-        if not (isinstance(value, dict) and isinstance(old, dict)):
-            if isinstance(old, (dict, list)):
+        merges = isinstance(value, dict) and isinstance(old, dict)
+        if not merges:
+            if isinstance(old, (dict, list)):  # what it contains has no place any more
                 depth = len(key_path)
-                for replaced in [place for place in places if place[:depth] == key_path]:
+                for replaced in [path for path in places if path[:depth] == key_path]:
                     del places[replaced]
             number, lines = layer
             places[key_path] = number, lines[path_key(key_path)]

@@ -40,7 +40,7 @@ def _allow(is_allowed: Callable[[Any], bool], hint: str) -> Reader:
 
 
 def _whole_number(least: int, unit: str = "") -> Reader:
-    """Return the reader of a whole number. unit: of the number, for the hint."""
+    """Return the reader of a whole number. unit: its unit for the hint, such as " (MB)", or ""."""
     # In Python, bool is an int; to a person who writes `nodes: true`, it is not.
     hint = f"write a whole number of at least {least}{unit}"
     return _allow(lambda value: type(value) is int and value >= least, hint)
@@ -94,12 +94,12 @@ def _duration(value: object) -> int:
     """Return a time in seconds, or UNLIMITED."""
     if str(value).upper() == "UNLIMITED":
         return units.UNLIMITED
-    seconds = 0
-    with contextlib.suppress(ValueError):
-        seconds = units.parse_duration(str(value)) if type(value) in (int, str) else 0
-    if not seconds:
-        raise ValueError(f"use {units.TIME_FORMS}, or UNLIMITED; a bare number is minutes")
-    return seconds
+    if type(value) in (int, str):
+        with contextlib.suppress(ValueError):
+            seconds = units.parse_duration(str(value))
+            if seconds:
+                return seconds
+    raise ValueError(f"use {units.TIME_FORMS}, or UNLIMITED; a bare number is minutes")
 
 
 def _cores_per_node(value: object) -> Tuple[int, ...]:
@@ -192,12 +192,13 @@ _MAPPINGS: Mapping[str, Reader] = {
 }
 """The keys whose value is a mapping of names, and the reader of its values."""
 
-_NAMES: Mapping[str, Tuple[str, str]] = {
+_NAMES: Mapping[str, Tuple[str, str, str]] = {
     "environment": (
         rf"(?!(?:{'|'.join(BASHS_OWN)})$)[A-Za-z_][A-Za-z0-9_]*",
-        "is no variable that a script may set; use another name",
+        "is no variable that a script may set",
+        "use another name",
     ),
-    "fields": ("[A-Za-z0-9_-]+", "is not one word; write, for example, 'field: [nlp, cv]'"),
+    "fields": ("[A-Za-z0-9_-]+", "is not one word", "write, for example, 'field: [nlp, cv]'"),
 }
 """The form of the names in some of these mappings, what is wrong with another, and the hint."""
 
@@ -222,11 +223,12 @@ class Node:
     def refuse(self, key: str, message: str, hint: str = "") -> None:
         """Report an error about a key of this mapping, "" for the mapping itself."""
         path = (*self.path, key) if key else self.path
-        placed = path
-        while placed and placed not in self.places:  # the nearest key above that is in a file
-            placed = placed[:-1]
-        mistake = self.places.get(placed, (0, 1)), f"{'.'.join(path)}: {message}", hint
-        self.errors.setdefault(path, mistake)
+        nearest = path
+        while nearest and nearest not in self.places:  # look for the nearest key that is in a file
+            nearest = nearest[:-1]
+        first_line = (0, 1)  # of the lowest layer
+        place = self.places.get(nearest, first_line)
+        self.errors.setdefault(path, (place, f"{'.'.join(path)}: {message}", hint))
 
     def check_keys(self, allowed: Sequence[str]) -> None:
         """Report each key that is not one of these."""
@@ -274,30 +276,33 @@ def fields(model: type) -> Tuple[str, ...]:
 def _build(model: Type[T], node: Node, inherited: Optional[T] = None, **values: Any) -> T:
     """Build an object of a model from a mapping.
 
-    inherited: the object with the values of keys that the mapping lacks. A null in the mapping
-    means "none here", whatever is inherited. values: those that were read already.
+    inherited: the object with the values of keys that the mapping lacks; None: these get the
+    model's defaults. A null in the mapping means the default, whatever is inherited. values: by
+    key, those that were read already.
     """
     node.check_keys(fields(model))
+    base = model if inherited is None else inherited
     for key, kind in model.__annotations__.items():
         if key in values:
             continue
-        is_removed = key in node.data and node.data[key] is None
-        default = getattr(model if is_removed or inherited is None else inherited, key, None)
         if key in _MAPPINGS:
             values[key] = _read_mapping(key, node.below(key))
         elif kind in _TYPES:
-            values[key] = _build(_TYPES[kind], node.below(key), getattr(inherited or model, key))
+            values[key] = _build(_TYPES[kind], node.below(key), getattr(base, key))
         else:
+            is_null = key in node.data and node.data[key] is None
+            default = getattr(model if is_null else base, key, None)
             values[key] = node.read(key, _BY_KEY.get(key) or _BY_TYPE[kind], default)
     return model(**values)
 
 
 def _read_mapping(key: str, node: Node) -> Dict[str, Any]:
     """Return a mapping with names of the user's choice; ``_MAPPINGS`` has the values' reader."""
-    pattern, mistake = _NAMES.get(key, (".*", ""))
+    any_name = (".*", "", "")
+    pattern, mistake, hint = _NAMES.get(key, any_name)
     for name in node.present():
         if not re.fullmatch(pattern, name, re.DOTALL):
-            node.refuse(name, *mistake.split("; ", 1))
+            node.refuse(name, mistake, hint)
     return {name: node.read(name, _MAPPINGS[key]) for name in node.present()}
 
 

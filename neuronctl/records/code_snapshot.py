@@ -29,6 +29,7 @@ LARGEST = 500 << 20
 """Bytes of new files that are copied at most."""
 
 _LOGS = tuple(f":(exclude)*.{kind}" for kind in ("out", "err", "log", "runs", "stacks"))
+_SUBMODULE = "160000 "  # the mode of a submodule in git's index
 
 
 def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
@@ -44,8 +45,7 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
             f"{directory} is in no git repository of yours, which says what its code is",
             f"git says: {error.message.splitlines()[0]}",
         ) from None
-    listing = git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".", *_LOGS)
-    new_files = listing.split("\0")[:-1]
+    new_files = _list_files(root, "--others", "--exclude-standard", "--", ".", *_LOGS)
     sizes = {name: os.lstat(os.path.join(root, name)).st_size for name in new_files}
     if sum(sizes.values()) > LARGEST:
         largest = max(sizes, key=lambda name: sizes[name])
@@ -63,8 +63,13 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
         tree = git(root, "write-tree", index=index).strip()
     store, purge_days = _store(cluster)
     state = hashlib.sha256(os.fsencode(f"{tree} {root}")).hexdigest()[:16]
-    below = directory[len(root) + 1 :]
+    below = directory[len(root) + 1 :]  # from the repository's root
     return CodeSnapshot(root, below, tree, os.path.join(store, state), purge_days)
+
+
+def _list_files(root: str, *options: str, index: str = "") -> List[str]:
+    """Return what ``git ls-files`` lists. index: as for git()."""
+    return git(root, "ls-files", "-z", *options, index=index).split("\0")[:-1]
 
 
 def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
@@ -79,7 +84,7 @@ def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
 
 
 def make_snapshot(snapshot: CodeSnapshot) -> None:
-    """Make the copy, or what is missing of it; raises RecordError if it cannot be written."""
+    """Make the copy, or what is missing of it; raise RecordError if it cannot be written."""
     try:
         modules = _copy_files(snapshot)
         _link_others(snapshot, modules)
@@ -88,16 +93,15 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
 
 
 def _copy_files(snapshot: CodeSnapshot) -> List[str]:
-    """Copy the files that git tracks, with their sums, and return the names of submodules."""
+    """Copy the files of the snapshot's tree, write their sums, and return the submodules' names."""
     root, code = snapshot.root, snapshot.code
     os.makedirs(os.path.join(code, snapshot.below), mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="neuronctl-") as scratch:
         index = os.path.join(scratch, "index")
         git(root, "read-tree", snapshot.tree, index=index)
-        lines = git(root, "ls-files", "-z", "--stage", index=index).split("\0")[:-1]
-        staged = [line.split("\t", 1) for line in lines]
+        staged = [line.split("\t", 1) for line in _list_files(root, "--stage", index=index)]
         names = [name for _, name in staged]
-        modules = [name for mode, name in staged if mode.startswith("160000 ")]
+        modules = [name for mode, name in staged if mode.startswith(_SUBMODULE)]
         if not all(os.path.lexists(os.path.join(code, name)) for name in names):
             prefix = f"--prefix={code}/"
             git(root, "checkout-index", "--all", "--force", "--quiet", prefix, index=index)
@@ -114,11 +118,10 @@ def _copy_files(snapshot: CodeSnapshot) -> List[str]:
 def _link_others(snapshot: CodeSnapshot, modules: Sequence[str]) -> None:
     """Link submodules and what git ignores, apart from Python's caches."""
     options = ("--others", "--ignored", "--exclude-standard", "--directory")
-    ignored = git(snapshot.root, "ls-files", "-z", *options).split("\0")[:-1]
-    for name in (*modules, *ignored):
+    for name in (*modules, *_list_files(snapshot.root, *options)):
         path = os.path.join(snapshot.code, name.rstrip("/"))
         if name in modules:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # git has made an empty directory for it
                 os.rmdir(path)
         if not name.endswith(("__pycache__/", ".pyc")) and not os.path.lexists(path):
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -127,7 +130,10 @@ def _link_others(snapshot: CodeSnapshot, modules: Sequence[str]) -> None:
 
 
 def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[str]) -> List[str]:
-    """Return a unified diff of two jobs' copies of the code; raises UsageError without them."""
+    """Return a unified diff of two jobs' copies of the code; raise UsageError if one is missing.
+
+    names: how messages call the two jobs.
+    """
     places = first.snapshot, second.snapshot
     for name, place in zip(names, places):
         if not os.path.exists(os.path.join(place, "sums")):
@@ -143,7 +149,7 @@ def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[s
 
 
 def is_whole(place: str) -> bool:
-    """Return True if a copy is unchanged."""
+    """Return True if the copy in ``place`` exists and is unchanged."""
     code = os.path.join(place, "code")
     if not os.path.isdir(code):
         return False

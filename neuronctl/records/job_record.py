@@ -19,16 +19,18 @@ SCHEMA = 3
 
 @dataclass(frozen=True)
 class RecordDraft:
-    """What is known before sbatch runs. Times are in seconds; rows are strings, as displayed.
+    """What is known before sbatch runs. Times are in seconds.
 
-    request: JobRequest as plain JSON data. decisions: (name, value, source, why). findings:
-    (code, severity, title, message, source, hint). output, error: absolute log patterns for
-    sbatch; error is None if standard error goes to output. cwd: the job's directory. submit_dir:
-    where sbatch runs, "" if in cwd. sbatch: the command that submits a user's own script, () for a
-    script that neuronctl has written. exported: the names of secret variables that the job gets
-    from the submitting environment; their values are not stored. runs: whether it continues, run
-    after run (--until-done). of_sweep: whether it takes tasks of the sweep of its name. pipeline:
-    NAME/ID of its pipeline, or "". first_job: the id of the job that was submitted again unchanged.
+    request: JobRequest as plain JSON data. decisions, findings: rows of text, as displayed: (name,
+    value, source, why), and (code, severity, title, message, source, hint). output, error: absolute
+    log patterns for sbatch; error is None if standard error goes to output. cwd: the job's
+    directory. submit_dir: where sbatch runs, "" if in cwd. sbatch: the command that submits a
+    user's own script, () for a script that neuronctl has written. exported: the names of secret
+    variables that the job gets from the submitting environment; their values are not stored. runs:
+    whether the job continues, run after run (--until-done). of_sweep: whether the job takes tasks
+    of the sweep of its name. pipeline: NAME/ID of its pipeline, or "". first_job: the id of the job
+    that was submitted again unchanged; None for a new job. snapshot: the directory with the copy of
+    its code, or "".
     """
 
     cwd: str
@@ -117,7 +119,7 @@ class JobRecord:
 
     @property
     def earliest(self) -> int:
-        """Return the earliest time of the job's rows; 0 (any) if a clock was ahead."""
+        """Return the earliest time that Slurm may report for the job; 0 if a clock was ahead."""
         return 0 if self.begun_at > time.time() + CLOCK_SKEW else self.begun_at - CLOCK_SKEW
 
     @property

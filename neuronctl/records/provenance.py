@@ -37,8 +37,10 @@ def read_state(directory: str) -> Tuple[str, Optional[bool]]:
             return git(directory, "rev-parse", "HEAD", timeout=_PATIENCE).strip(), None
         except NeuronctlError:
             return "", None
-    commit = next((line[13:] for line in lines if line.startswith("# branch.oid ")), "(initial)")
-    if commit == "(initial)":
+    label, before_first_commit = "# branch.oid ", "(initial)"
+    commits = (line[len(label) :] for line in lines if line.startswith(label))
+    commit = next(commits, before_first_commit)
+    if commit == before_first_commit:
         return "", None
     return commit, any(not line.startswith("#") for line in lines)
 
@@ -99,7 +101,7 @@ def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
 
 
 def git(directory: str, *words: str, timeout: float = _LISTING, index: str = "") -> str:
-    """Return what a git command prints; raises NeuronctlError if it fails.
+    """Return what a git command prints; raise NeuronctlError if it fails.
 
     index: the file to use instead of the repository's index.
     """

@@ -51,7 +51,7 @@ class Recovery:
             may_be_here = None in (record.cluster, self.cluster) or record.cluster == self.cluster
             if may_be_here and not is_in_flight(record):
                 self.open[record.key] = record
-        self._unmarked: Dict[int, Row] = {}
+        self._unmarked: Dict[int, Row] = {}  # by number, the jobs that show no mark
 
     def match(self, rows: Iterable[Row]) -> None:
         """Complete the records of the jobs among these rows."""
@@ -65,7 +65,7 @@ class Recovery:
                 self._unmarked.setdefault(row.id.job, row)
 
     def settle(self, accounting: Accounting) -> None:
-        """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
+        """Resolve what is still open, after squeue and sacct have reported all the user's jobs."""
         still_open = {record.key for record in self.store.open_intents()}
         for record in sorted(self.open.values(), key=lambda record: record.key):
             if record.key not in still_open:
@@ -108,7 +108,7 @@ class Recovery:
     def _give_up(self, record: JobRecord, accounting: Accounting, candidates: str) -> None:
         """Settle a submission if it surely has no job; note what the user should know.
 
-        candidates: the jobs that it may be.
+        candidates: the numbers of the jobs that may be its job, or "".
         """
         if record.failure:  # sbatch reported it to the user
             if record.age > IN_FLIGHT:
@@ -169,9 +169,10 @@ def is_in_flight(record: JobRecord) -> bool:
 def await_outcome(
     record: JobRecord, notify: Callable[[str], None], way_out: str
 ) -> Optional[JobRecord]:
-    """Return a record once its job is known; None if Slurm did not take it.
+    """Return a record once its job is known; None if Slurm did not take the job.
 
-    way_out: how to submit all the same, for the hint. Raises SlurmUnavailableError.
+    way_out: how to submit all the same, for the hint. Raises SlurmUnavailableError if Slurm does
+    not tell.
     """
     store = RecordStore.default()
     while record.status == "intent" and is_in_flight(record):
@@ -201,9 +202,13 @@ def find_lost_submission(
     store = RecordStore.default()
     with contextlib.suppress(RecordError):  # the submission itself warns about it
         interrupted = list(Recovery(store).open.values())
-        for note in recover(store) if interrupted else ():
+        if not interrupted:
+            return None
+        for note in recover(store):
             notify(note)
-        for lost in () if anyway else interrupted:
+        if anyway:
+            return None
+        for lost in interrupted:
             if not _is_same(lost.draft, draft()):
                 continue
             record = await_outcome(lost, notify, "--force submits another job")

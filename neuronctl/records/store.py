@@ -47,7 +47,7 @@ _NAME = (
 )
 
 _INTENT, _FAILED = ".intent.json", ".failed.json"
-_WORTH = {"intent": 0, "failed": 1}  # of one submission's files; a job's record counts for more
+_WORTH = {"intent": 0, "failed": 1, None: 2}  # of one submission's files; None: a job's record
 _STAMP = "%Y%m%dT%H%M%S"  # the beginning of a key, in UTC
 
 
@@ -97,7 +97,7 @@ class RecordStore:
     ) -> JobRecord:
         """Turn the intent into the job's record after sbatch accepted the job. Idempotent.
 
-        Do so even if another login node has given up the submission meanwhile.
+        The job also gets its record if another login node has given up the submission meanwhile.
         """
         name = _name(key, cluster, job_id)
         names = (name, key + _INTENT, key + _FAILED)
@@ -174,7 +174,9 @@ class RecordStore:
         """Return what ``get`` does, for many job ids; ids without a record are omitted."""
         missing = {str(job_id): job_id for job_id in job_ids}
         records: Dict[int, JobRecord] = {}
-        for name in self._names() if missing else ():
+        if not missing:
+            return records  # do not read the directory
+        for name in self._names():
             _, _, id_text = name[: -len(".json")].rpartition(".")
             # Parse only the names of these jobs: there may be thousands of others.
             entry = re.fullmatch(_NAME, name) if id_text in missing else None
@@ -196,12 +198,13 @@ class RecordStore:
         """
         records: List[JobRecord] = []
         jobs = set()
-        first = time.strftime(_STAMP, time.gmtime(max(0, since)))
+        earliest_key = time.strftime(_STAMP, time.gmtime(max(0, since)))
         for entry in self._entries():
-            if entry["key"] < first or (limit is not None and len(records) >= limit):
+            if entry["key"] < earliest_key or (limit is not None and len(records) >= limit):
                 break
             job = entry.group("cluster", "job")
-            if entry["job"] is None or job in jobs or not _same_cluster(entry["cluster"], cluster):
+            was_submitted = entry["job"] is not None
+            if not was_submitted or job in jobs or not _same_cluster(entry["cluster"], cluster):
                 continue
             record = self._read(entry.string)
             if record is not None:
@@ -241,7 +244,7 @@ class RecordStore:
         entries = filter(None, map(re.compile(_NAME).fullmatch, self._names()))
         for _, of_submission in itertools.groupby(entries, key=lambda entry: entry["key"]):
             # There are several after an interrupted write, or if two login nodes disagree.
-            yield max(of_submission, key=lambda entry: _WORTH.get(entry["open"], 2))
+            yield max(of_submission, key=lambda entry: _WORTH[entry["open"]])
 
     def _read(self, name: str) -> Optional[JobRecord]:
         """Return a file's record; None without one, with a warning if it is unreadable."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Callable, Optional
 
 from neuronctl.common.words import duration
@@ -17,6 +18,8 @@ _SCRIPT = "/slurm_script: "
 
 _LAST_LINES = range(1, 6)
 """An error in one of these last lines means that a job was not done, though it exited with 0."""
+
+_EXPECTED = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)  # they end what runs beside a program
 
 _SET_E = "add 'set -e' to a script to end it at the first error"
 
@@ -83,7 +86,8 @@ def _diagnose_failed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosi
 
 def _diagnose_asked(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
     """Return the diagnosis of a job whose last run was asked to save; None for another."""
-    if not evidence.runs.runs or not evidence.runs.runs[-1].asked:
+    runs = evidence.runs.runs
+    if not runs or not runs[-1].asked:
         return None
     remedy = (
         "if it only left when it was asked to save, with work undone, let it end with 75 then, "
@@ -95,9 +99,9 @@ def _diagnose_asked(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
 def _diagnose_signaled_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
     """Return Slurm's report of a step that a signal ended; None if there is none."""
     for step in evidence.steps:
+        # The step without a name is the job itself.
         number = 0 if step.exit is None or not step.name else step.exit.signal
-        # SIGINT, SIGTERM, and SIGKILL end what runs beside the program.
-        if number not in (0, 2, 9, 15):
+        if number and number not in _EXPECTED:
             how = f"was ended by {endings.signal_name(number)}, and the script went on"
             cause = f"its step '{step.name}' {how}"
             return Diagnosis("completed", what, cause, _SET_E, line=evidence.last_line())

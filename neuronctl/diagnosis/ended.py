@@ -12,7 +12,12 @@ from neuronctl.common.words import duration
 from neuronctl.diagnosis.completed import LESS_MEMORY, diagnose_completed, diagnose_killed_step
 from neuronctl.diagnosis.evidence import AT_END, Diagnosis, Ending, JobEvidence, began, find_ending
 from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogLine, Sign
-from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
+from neuronctl.diagnosis.waiting import (
+    diagnose_running,
+    diagnose_waiting,
+    hang_remedy,
+    quiet_words,
+)
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
@@ -41,7 +46,7 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     if status.state == UNKNOWN:
         return _diagnose_unknown(evidence)
     if not status.ended:
-        return waiting(evidence) if status.state == PENDING else running(evidence)
+        return diagnose_waiting(evidence) if status.state == PENDING else diagnose_running(evidence)
     if status.state == COMPLETED:
         return diagnose_completed(evidence)
     if runs.finished:
@@ -116,9 +121,9 @@ _BY_STATE: Dict[str, Tuple[str, str, str]] = {
     "REVOKED": ("revoked", "check its state there", ""),
     CANCELLED: ("cancelled", "", "cancelled"),
 }
-"""State -> (kind, remedy, words of the line that slurmstepd or srun writes then).
+"""State -> (kind, remedy, words of the line that slurmstepd or srun writes in that case).
 
-Without a remedy here, it depends on more than the state.
+The remedy is "" if it depends on more than the state; the words are "" if no such line is known.
 """
 
 
@@ -130,7 +135,7 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
     if status.state == CANCELLED:
         kind, what, remedy = _describe_cancellation(evidence)
     elif status.state == "TIMEOUT":
-        remedy = _more_time(evidence)
+        remedy = _advise_more_time(evidence)
         if status.time_limit is not None:
             what += f" ({duration(status.time_limit)})"
     elif status.node_list and kind in ("node-failure", "launch-failure"):
@@ -162,9 +167,9 @@ def _earlier_error(evidence: JobEvidence, kind: str) -> Optional[Sign]:
     if sign is None or not sign.entry.name or sign.consequence or sign.number > AT_END:
         return None
     if kind == "cancelled":
-        by_slurm = evidence.line_of_slurm("cancelled")
-        if by_slurm is None or by_slurm.number > sign.number:
-            return None  # the error may be a consequence of the cancellation
+        cancellation = evidence.line_of_slurm("cancelled")
+        is_before_it = cancellation is not None and sign.number >= cancellation.number
+        return sign if is_before_it else None  # a later error may be its consequence
     return sign
 
 
@@ -172,6 +177,7 @@ def _describe_cancellation(evidence: JobEvidence) -> Tuple[str, str, str]:
     """Return the kind, what happened, and the remedy of a job that was cancelled."""
     status, canceller = evidence.status, evidence.canceller
     if evidence.left_out:
+        # Its script is NAME/ID/scripts/KEY in the directory of pipelines.
         *_, pipeline, _id, _scripts, _key = status.submit_line.split("/")
         remedy = f"once that is mended, 'neuronctl resubmit {pipeline} --failed' goes on"
         return "not-run", f"not run: {evidence.left_out}", remedy
@@ -187,14 +193,15 @@ def _describe_cancellation(evidence: JobEvidence) -> Tuple[str, str, str]:
     if status.reason.startswith("DependencyNeverSatisfied"):
         remedy = "fix and resubmit that job first; 'neuronctl resubmit {id}' then names the new one"
         return "dependency", f"{what}: the job it depends on did not end as required", remedy
+    remedy = ""
     if status.cancelled_by == 0 and canceller != "you":
         remedy = "root means an administrator or Slurm itself: ask your site's support why"
-    else:
-        remedy = f"ask {canceller} why" if canceller not in ("", "you") else ""
+    elif canceller not in ("", "you"):
+        remedy = f"ask {canceller} why"
     return "cancelled", what, remedy
 
 
-def _more_time(evidence: JobEvidence) -> str:
+def _advise_more_time(evidence: JobEvidence) -> str:
     """Return what to do about the time limit; suggest nothing that the job already had."""
     status, record = evidence.status, evidence.status.record
     if record is None:
@@ -219,10 +226,6 @@ def _more_time(evidence: JobEvidence) -> str:
     return f"request more time: {command} ({limit}); or {save}"
 
 
-_NEAR = 0.9
-"""With this share of the requested memory in its last sample, a killed task probably ran out."""
-
-
 def _diagnose_launch_failure(evidence: JobEvidence) -> Diagnosis:
     """Diagnose a job that ended with 0:53: Slurm could not open its log."""
     path = evidence.status.stdout
@@ -241,7 +244,7 @@ def _diagnose_launch_failure(evidence: JobEvidence) -> Diagnosis:
 
 
 def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
-    """Diagnose FAILED, and states that are not in the table above."""
+    """Diagnose FAILED, and states that are not in _BY_STATE."""
     sign = evidence.sign
     ending = find_ending(evidence)
     killed = diagnose_killed_step(evidence, ending.what)
@@ -281,11 +284,11 @@ def _diagnose_exit(
 ) -> Diagnosis:
     """Diagnose by the exit code or signal. silent: True if no log line explains it."""
     diagnosis = _usual_diagnosis(evidence, ending, line)
-    # A signal says more than how the last run ended, and that says more than an exit code.
+    # A signal says more than how the last run ended, which says more than an exit code.
     if ending.signal and diagnosis.cause:
         return diagnosis
     if silent and evidence.runs.ended:
-        return replace(diagnosis, remedy=_after_last_run(evidence.runs.runs[-1]))
+        return replace(diagnosis, remedy=_advise_after_last_run(evidence.runs.runs[-1]))
     if diagnosis.cause:
         return diagnosis
     if silent and evidence.log_full:
@@ -295,8 +298,12 @@ def _diagnose_exit(
     if line is not None:
         return _with_surroundings(evidence, diagnosis)
     if ending.code:
-        return replace(diagnosis, remedy=_without_log(evidence, ending.code))
+        return replace(diagnosis, remedy=_advise_without_log(evidence, ending.code))
     return diagnosis
+
+
+_NEAR = 0.9
+"""With this share of the requested memory in its last sample, a killed task probably ran out."""
 
 
 def _usual_diagnosis(evidence: JobEvidence, ending: Ending, line: Optional[LogLine]) -> Diagnosis:
@@ -309,7 +316,7 @@ def _usual_diagnosis(evidence: JobEvidence, ending: Ending, line: Optional[LogLi
     return Diagnosis(kind, ending.what, cause, remedy, certain=not cause, line=line)
 
 
-def _after_last_run(run: Run) -> str:
+def _advise_after_last_run(run: Run) -> str:
     """Return what to do after the last run of a job that goes on."""
     if run.how == NOT_SAVED:
         return (
@@ -321,7 +328,7 @@ def _after_last_run(run: Run) -> str:
     return f"read what its last run wrote: 'neuronctl logs --run {run.number} {{job}}'"
 
 
-def _without_log(evidence: JobEvidence, code: int) -> str:
+def _advise_without_log(evidence: JobEvidence, code: int) -> str:
     """Return what to do about an exit code without a usual meaning if no log line is known."""
     problem = "its log is empty"
     if evidence.unread and not evidence.logs:

@@ -98,9 +98,9 @@ class JobEvidence:
     @cached_property
     def sign(self) -> Optional[Sign]:
         """Return the most telling line of all logs; of equal ones, that of standard error."""
-        alone = self.status.gpus == self.status.nodes == 1
+        alone = self.status.gpus == self.status.nodes == 1  # then the job is one process
         signs = []
-        for log in reversed(self.logs):
+        for log in reversed(self.logs):  # standard error first: of equal signs, max() takes it
             sign = log_search.search(log.lines, alone=alone, head=log.head)
             if sign is not None:
                 signs.append(replace(sign, path=log.path))
@@ -158,7 +158,7 @@ class JobEvidence:
         Tasks that srun itself ended do not count.
         """
         words = ""
-        for line in self.lines_backwards():
+        for line in self.lines_backwards():  # so the last match is the first report
             task = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (?!Killed|Term)", line.text)
             if task is not None and line.number <= AT_END:
                 words = f"task {task[2]} on {task[1]}"
@@ -239,7 +239,11 @@ def find_ending(evidence: JobEvidence) -> Ending:
 
 
 def _slurms_ending(evidence: JobEvidence, reported: int) -> Ending:
-    """Return how a job failed by Slurm's exit code. reported: as for `_signal_of`."""
+    """Return how a job failed by Slurm's exit code.
+
+    reported: the exit code of the process that failed first, by the log, or its negative signal; 0
+    if the log does not tell.
+    """
     exit = evidence.status.exit
     if exit is None:
         return Ending("failed; its exit code is unknown")
@@ -258,7 +262,7 @@ _DEADLY = CRASHES | {signal.SIGABRT}
 def _signal_of(evidence: JobEvidence, code: int, reported: int) -> Tuple[int, str]:
     """Return the signal that an exit code stands for (0: none), and a remark on its form.
 
-    reported: the exit code of the process that failed first, by the log, or its negative signal.
+    reported: as for _slurms_ending().
 
     >>> _signal_of(evidence, 139, 0), _signal_of(evidence, 3, 0)
     ((11, ''), (0, ''))

@@ -37,7 +37,7 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
     evidence = gather(status)
     diagnosis = diagnose(evidence)
     if diagnosis.entry == "missing-module" or "'python' is not on" in diagnosis.cause:
-        diagnosis = _with_environment(status, diagnosis)
+        diagnosis = _advise_environment(status, diagnosis)
     if diagnosis.line is None:
         return evidence, diagnosis
     return evidence, replace(
@@ -50,8 +50,8 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
     )
 
 
-def _with_environment(status: JobStatus, diagnosis: Diagnosis) -> Diagnosis:
-    """Name the environment that is beside the program, or that uv would make there."""
+def _advise_environment(status: JobStatus, diagnosis: Diagnosis) -> Diagnosis:
+    """Let the remedy name an environment beside the program, or one that uv would make there."""
     from neuronctl.launch.environments import find_venv
 
     request = {} if status.record is None else status.record.rest.get("request") or {}
@@ -90,11 +90,17 @@ def examine_groups(jobs: Sequence[JobStatus]) -> List[JobGroup]:
         has_failed_tasks = bool(failed_tasks([status]))
         ending = (status.state, status.exit, status.stated_reason, has_failed_tasks)
         alike.setdefault(ending, []).append(status)
-    order = {**dict.fromkeys(ENDED, 0), **dict.fromkeys(GOOD, 2)}  # 1: not ended
     groups: List[JobGroup] = []
-    for tasks in sorted(alike.values(), key=lambda tasks: order.get(tasks[0].state, 1)):
+    for tasks in sorted(alike.values(), key=lambda tasks: _rank_state(tasks[0].state)):
         groups += _split_by_cause(tasks)
     return groups
+
+
+def _rank_state(state: str) -> int:
+    """Return the place of a state in the order: bad ends, jobs that have not ended, good ends."""
+    if state in GOOD:
+        return 2
+    return 0 if state in ENDED else 1
 
 
 def _split_by_cause(tasks: List[JobStatus]) -> List[JobGroup]:
@@ -103,15 +109,14 @@ def _split_by_cause(tasks: List[JobStatus]) -> List[JobGroup]:
     The largest group also gets the tasks whose logs are not read.
     """
     first = tasks[0]
-    limit = 1
+    limit = 1  # one stands for all tasks that did not fail
     if _has_failed(first):
         limit = _MOST_READ if first.record is not None else _MOST_ASKED
     groups: Dict[Tuple[str, str], JobGroup] = {}
     for status in tasks[:limit]:
         evidence, diagnosis = examine(status)
-        if (
-            status.state == COMPLETED and len(tasks) > 1
-        ):  # a sweep's jobs count their failed tasks together
+        # A sweep's jobs count their failed tasks together.
+        if status.state == COMPLETED and len(tasks) > 1:
             diagnosis = replace(diagnosis, cause=failed_tasks(tasks) or diagnosis.cause)
         exception = ""
         if diagnosis.line is not None and diagnosis.kind == EXCEPTION:
@@ -129,13 +134,13 @@ def _has_failed(status: JobStatus) -> bool:
 
 def gather(status: JobStatus) -> JobEvidence:
     """Return the evidence of a job: read its logs, and ask Slurm for its partition's queue."""
-    paths, guessed = _paths_of_logs(status)
+    paths, guessed = _list_log_paths(status)
     runs = runs_of(status.record, status.id.task) or Runs(())
     tails = _read_logs(status, paths, runs)
     logs = [tail for tail in tails if not tail.problem]
     fault = None
     if _has_failed(status):
-        logs = [*_named_logs(logs, paths), *logs]
+        logs = [*_read_named_logs(logs, paths), *logs]
         from neuronctl.rules.local_facts import log_fault
 
         fault = None if guessed else next(filter(None, map(log_fault, paths)), None)
@@ -149,12 +154,12 @@ def gather(status: JobStatus) -> JobEvidence:
         unread=tuple(tail for tail in tails if tail.problem),
         log_guessed=guessed,
         log_problem="" if fault is None else fault.message,
-        log_full=fault is not None and fault.severity == WARNING,
-        queue=_queue(status),
-        reservations=_reservations(status),
+        log_full=fault is not None and fault.severity == WARNING,  # others are errors
+        queue=_ask_queue(status),
+        reservations=_ask_reservations(status),
         failed_tasks=failed_tasks([status]),
-        earlier=_earlier(status),
-        more_memory=_more_memory(status),
+        earlier=_find_earlier_runs(status),
+        more_memory=_advise_more_memory(status),
         most_time=None if partition is None else partition.wall_time.maximum,
         runs=runs,
         steps=read_steps(status.id) if status.state in _WITH_STEPS and began(status) else (),
@@ -165,7 +170,7 @@ _WITH_STEPS = (COMPLETED, FAILED)
 """States that do not say whether Slurm ended a step."""
 
 
-def _paths_of_logs(status: JobStatus) -> Tuple[List[str], bool]:
+def _list_log_paths(status: JobStatus) -> Tuple[List[str], bool]:
     """Return a job's log files, and whether they are a guess: sbatch's default.
 
     The first is the output; the second is that of errors if they have a file of their own.
@@ -185,7 +190,7 @@ def _read_logs(status: JobStatus, paths: Sequence[str], runs: Runs) -> List[LogT
     return [read_tail(path, begin=begin if path == paths[0] else 0) for path in paths]
 
 
-def _queue(status: JobStatus) -> Tuple[QueueJob, ...]:
+def _ask_queue(status: JobStatus) -> Tuple[QueueJob, ...]:
     """Return the queue of a pending job's partition; () for another job, or without an answer."""
     if status.state == PENDING and status.source == "squeue" and status.partition:
         # Without the queue, the job's reason is still known.
@@ -194,7 +199,7 @@ def _queue(status: JobStatus) -> Tuple[QueueJob, ...]:
     return ()
 
 
-def _reservations(status: JobStatus) -> Tuple[Reservation, ...]:
+def _ask_reservations(status: JobStatus) -> Tuple[Reservation, ...]:
     """Return the reservations if a pending job waits for one; otherwise ()."""
     if status.state == PENDING and "reserv" in status.reason.lower():
         with contextlib.suppress(SlurmError):
@@ -211,7 +216,7 @@ _MOST_NAMED, _LAST_LINES = 2, 400
 """How many such logs are read, and how many last lines may name them."""
 
 
-def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
+def _read_named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
     """Read the user's own files that a log's last lines name as logs of an error."""
     names: Dict[str, None] = {}
     for log in logs:
@@ -245,7 +250,7 @@ def _partition(status: JobStatus) -> Optional[Partition]:
     return None if cluster is None else cluster.partitions.get(status.partition)
 
 
-def _more_memory(status: JobStatus) -> str:
+def _advise_more_memory(status: JobStatus) -> str:
     """Return how to request more memory on this cluster, according to its catalog."""
     cluster, partition = _cluster(), _partition(status)
     if cluster is None or partition is None or "mem" not in cluster.policy.forbidden_options:
@@ -257,7 +262,7 @@ def _more_memory(status: JobStatus) -> str:
     )
 
 
-def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
+def _find_earlier_runs(status: JobStatus) -> Tuple[AccountingJob, ...]:
     """Return the runs before a requeue, or the earlier jobs of a chain; newest first."""
     if status.ended or status.source != "squeue" or status.id.tasks is not None:
         return ()

@@ -65,10 +65,11 @@ def entries() -> Tuple[Entry, ...]:
         except CatalogError as error:
             if file != SITE_FILE:
                 raise
-            SITE_FAULTS[error.message] = None
+            SITE_FAULTS[error.message] = None  # the user cannot mend the site's file
             continue
-        names = {entry.name for entry in new_entries}
-        known_entries = new_entries + [entry for entry in known_entries if entry.name not in names]
+        new_names = {entry.name for entry in new_entries}
+        kept_entries = [entry for entry in known_entries if entry.name not in new_names]
+        known_entries = new_entries + kept_entries
     return tuple(known_entries)
 
 
@@ -180,14 +181,15 @@ _Needs = Tuple[str, ...]
 @functools.cache
 def needed_texts(pattern: str) -> _Needs:
     """Return lower-case texts of which each matching line contains at least one; "": any line."""
-    return tuple(text.lower() for text in _needs(_PARTS.findall(pattern)[::-1]))
+    parts = _PARTS.findall(pattern)
+    return tuple(text.lower() for text in _needs(parts[::-1]))
 
 
 def _needs(parts: List[str]) -> _Needs:
     r"""Return texts of which each match of a group contains at least one; "": any text may match.
 
-    parts: the parts of the group and of what follows it, last one first. The group's own parts are
-    removed from the list; its ``)`` is left there.
+    parts: the parts of the group and of what follows it, in reverse, so that pop() takes the next
+    one. The group's own parts are removed from the list; its ``)`` is left there.
 
     >>> _needs(_PARTS.findall(r"GPU \d+ is lost|no device")[::-1])
     (' is lost', 'no device')
@@ -197,21 +199,18 @@ def _needs(parts: List[str]) -> _Needs:
     literal = ""  # the characters that surely stand directly before the next part
     while parts and parts[-1] != ")":
         part = parts.pop()
-        if part in ("^", "$", r"\b"):
-            continue
-        inner = _group_needs(part, parts) if part[0] == "(" else ("",)
-        is_optional = bool(parts) and parts[-1][0] in "?*{"
-        character = _literal(part)
-        if character and not is_optional:
-            literal += character
-            best = max(best, (literal,), key=_selectivity)
-            continue
-        literal = ""
         if part == "|":
             alternatives += best
-            best = ("",)
-        elif not is_optional:
-            best = max(best, inner, key=_selectivity)
+            best, literal = ("",), ""
+            continue
+        if part in ("^", "$", r"\b"):
+            continue  # it matches a position, not a character
+        inner = _group_needs(part, parts) if part[0] == "(" else ("",)
+        is_optional = bool(parts) and parts[-1][0] in "?*{"  # by the part behind it
+        character = "" if is_optional else _literal(part)
+        literal = literal + character if character else ""
+        if not is_optional:
+            best = max(best, (literal,) if character else inner, key=_selectivity)
     return alternatives + best
 
 
@@ -220,7 +219,8 @@ def _group_needs(opening: str, parts: List[str]) -> _Needs:
     needs = _needs(parts)
     if parts:
         parts.pop()  # the group's closing parenthesis
-    return ("",) if opening[1:2] == "?" and opening[-1] in "=!" else needs
+    only_looks = opening in ("(?=", "(?!", "(?<=", "(?<!")
+    return ("",) if only_looks else needs
 
 
 def _literal(part: str) -> str:

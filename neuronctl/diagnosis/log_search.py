@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from typing import List, Optional, Sequence
@@ -9,16 +10,16 @@ from typing import List, Optional, Sequence
 from neuronctl.common.datatypes import replace
 from neuronctl.diagnosis.knowledge import WARNING
 from neuronctl.diagnosis.signs import CRASHES, FOLLOWS, MESSAGE, SHELL, STOPPED, Sign, find_signs
-from neuronctl.diagnosis.tracebacks import ordinary_lines
+from neuronctl.diagnosis.tracebacks import count_ordinary_lines
 
 _CLOSE, _CLOSE_ALONE = 20, 2
-"""How many other lines may stand between two signs of a group; the second in a single process."""
+"""How many other lines may stand between two signs of a group; the second: in a single process."""
 
 _LANGUAGES = ("julia", "r", "matlab")
 """Kinds of errors that end a program as a traceback does."""
 
 _OF_CRASHES = ("out-of-memory", "cuda-out-of-memory", "shared-memory")
-"""Kinds that end processes without a message of their own."""
+"""Kinds of signs of what ends processes without a message of their own."""
 
 _NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
 """Exit codes that say little (1: any Python exception, 255: ssh's own), and signals (negative) that
@@ -34,9 +35,9 @@ def search(
     """Return the line that most likely explains why the job ended; None if no line is known.
 
     That is the first failure of the last group of signs that stand close together; `_first_failure`
-    has the order of evidence. A sign above it that explains it replaces it. alone: the job is one
-    process, which continues after errors that it survives. head: the log's first lines, if the
-    lines between them and ``lines`` are not known.
+    has the order of evidence. If a sign above the failure explains it, that sign is returned.
+    alone: the job is one process, which continues after errors that it survives. head: the log's
+    first lines, if the lines between them and ``lines`` are not known.
     """
     signs = find_signs(lines)
     failure = _last_failure(lines, [sign for sign in signs if sign.entry.role != WARNING], alone)
@@ -55,13 +56,15 @@ def _stopped_others(failure: Sign, signs: Sequence[Sign], lines: Sequence[str]) 
     exits = [sign.exit for sign in signs if sign.exit]
     if -signal.SIGKILL in exits and exits[0] != -signal.SIGKILL:
         return True
-    return any(line.startswith(STOPPED) for line in lines[-failure.number :])
+    from_failure_on = lines[-failure.number :]
+    return any(line.startswith(STOPPED) for line in from_failure_on)
 
 
 def _explains(sign: Sign, later: Sign) -> bool:
-    """Return True if a sign explains one below it."""
+    """Return True if a sign explains a later one, which stands below it."""
     explains = sign.entry.explains
-    if sign.kind == later.kind or not (later.kind in explains or "*" in explains):
+    is_listed = later.kind in explains or "*" in explains
+    if sign.kind == later.kind or not is_listed:
         return False
     if sign.kind != "no-directory":
         return True
@@ -79,13 +82,16 @@ def _quoted_path(line: str) -> str:
 def _group_signs(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> List[List[Sign]]:
     """Return the signs that stand close together."""
     groups: List[List[Sign]] = []
+    last_index = -1  # of the sign before
     for sign in signs:
         # A launcher may write other lines between a failure and its consequences.
-        is_apart = alone and not (sign.consequence or sign.exit or sign.kind == MESSAGE)
-        limit = _CLOSE_ALONE if is_apart else _CLOSE
-        if not groups or ordinary_lines(lines, groups[-1][-1].index, sign.index, _CLOSE) > limit:
+        may_be_far = sign.consequence or sign.exit or sign.kind == MESSAGE
+        limit = _CLOSE_ALONE if alone and not may_be_far else _CLOSE
+        distance = count_ordinary_lines(lines, last_index, sign.index, _CLOSE)
+        if not groups or distance > limit:
             groups.append([])
         groups[-1].append(sign)
+        last_index = sign.index
     return groups
 
 
@@ -122,50 +128,59 @@ def _first_consequence(group: Sequence[Sign]) -> Optional[Sign]:
     """Return the first consequence in a group, if possible one that says what came first."""
     consequences = [sign for sign in group if sign.consequence]
     telling = [sign for sign in consequences if sign.kind not in FOLLOWS]
-    return next(iter(telling or consequences), None)
+    return next(itertools.chain(telling, consequences), None)
 
 
 def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
-    """Return the failure that others in the group follow; None: only consequences.
+    """Return the failure that others in the group follow; None: there are only consequences.
 
-    The order of evidence: Slurm and the preflight; known exceptions; processes that died without a
-    message; known lines; exceptions; messages; exit codes. alone: in a
-    single process, each traceback is of another run, and the last one counts.
+    The order of evidence: the preflight; Slurm; known exceptions; processes that died without a
+    message; known lines; exceptions; messages; exit codes.
     """
-    group = _without_survived(group, alone)
+    group = _leave_out_survived(group, alone)
     causes = _known_causes(group)
-    by_preflight = [sign for sign in causes if sign.kind == "preflight"]
-    by_slurm = [sign for sign in causes if sign.line.startswith(("slurmstepd", "srun"))]
-    # A broken connection to a node may follow from another failure.
-    by_slurm = [sign for sign in by_slurm if sign.kind != "node-fault" or sign is causes[0]]
-    if by_preflight or by_slurm:
-        return (by_preflight or by_slurm)[0]
+    by_preflight = (sign for sign in causes if sign.kind == "preflight")
+    # A broken connection to a node is the failure only if it comes first.
+    by_slurm = (
+        sign
+        for sign in causes
+        if sign.line.startswith(("slurmstepd", "srun"))
+        and (sign.kind != "node-fault" or sign is causes[0])
+    )
+    by_system = next(itertools.chain(by_preflight, by_slurm), None)
+    if by_system is not None:
+        return by_system
 
-    raised = [sign for sign in group if sign.raised and not sign.consequence]
-    raised = raised[-1:] if alone else raised
-    explained = [sign for sign in raised if sign.has_known_message]
-    if explained:
-        return explained[0]
+    exceptions = [sign for sign in group if sign.raised and not sign.consequence]
+    if alone:  # each traceback of a single process is of another run: the last one counts
+        exceptions = exceptions[-1:]
+    known_exception = next((sign for sign in exceptions if sign.has_known_message), None)
+    if known_exception is not None:
+        return known_exception
 
-    reports = _telling_reports(group, raised)
-    crashed = [sign for sign in reports if -sign.exit in CRASHES]
-    if crashed:
-        return next((sign for sign in causes if sign.kind in _OF_CRASHES), crashed[0])
-    if causes and (reports or not raised):
+    reports = _telling_reports(group, exceptions)
+    first_crash = next((sign for sign in reports if -sign.exit in CRASHES), None)
+    if first_crash is not None:  # a known line may say why the process crashed
+        return next((sign for sign in causes if sign.kind in _OF_CRASHES), first_crash)
+    if causes and (reports or not exceptions):
         return causes[0]
-    return _unknown_failure(group, raised, reports)
+    return _unknown_failure(group, exceptions, reports)
 
 
 def _known_causes(group: Sequence[Sign]) -> Sequence[Sign]:
     """Return the known causes, without those that explain others or are weak if others are left."""
     causes = [sign for sign in group if sign.has_known_message]
-    # A sign that explains others is the cause only if it explains one here.
+    # If a sign that explains others explains the failure, search() returns it all the same.
     direct = [sign for sign in causes if not sign.entry.explains] or causes
     return [sign for sign in direct if not sign.entry.weak] or direct
 
 
-def _without_survived(group: Sequence[Sign], alone: bool) -> Sequence[Sign]:
-    """Return the signs without warnings and what was survived; all if none is left."""
+def _leave_out_survived(group: Sequence[Sign], alone: bool) -> Sequence[Sign]:
+    """Return the signs except those that did not end the program; all if none is left.
+
+    These are warnings, errors of the script after the program's end, and (if ``alone``) tracebacks
+    that the process survived.
+    """
     if alone:
         # A single process survived a traceback if another language's error ended it later.
         last_traceback = max((sign.index for sign in group if sign.raised), default=-1)
@@ -178,9 +193,8 @@ def _without_survived(group: Sequence[Sign], alone: bool) -> Sequence[Sign]:
     remaining = []
     for sign in group:
         is_after_report = sign.index > first_report and not sign.exit
-        if is_after_report and _IN_SCRIPT.search(sign.line):
-            continue
-        if not _SAYS_WARNING.match(sign.line):
+        is_of_script = is_after_report and _IN_SCRIPT.search(sign.line)
+        if not is_of_script and not _SAYS_WARNING.match(sign.line):
             remaining.append(sign)
     return remaining or group
 
@@ -223,7 +237,7 @@ def _unknown_failure(
             return raised[0]
     for sign in group:
         if sign.consequence and sign.kind not in FOLLOWS:
-            break  # a message below it follows from the failure that caused it
+            break  # messages below a consequence follow from the same failure
         if sign.kind == MESSAGE:
             return sign
     if exited:

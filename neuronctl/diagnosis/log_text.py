@@ -37,25 +37,26 @@ class LogTail:
 def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
     """Return the last ``most`` bytes of a log as lines; never raise, never block on a pipe.
 
-    begin: bytes before it are of no interest; 0 is taken instead if the file is shorter by now.
+    begin: where the part of interest begins, in bytes; 0 is taken instead if the file is shorter.
     """
     try:
         with open_regular(path) as file:
             state = os.fstat(file.fileno())
-            first = begin if begin <= state.st_size else 0
-            start = max(first, state.st_size - most)
-            file.seek(first)
-            head = file.read(min(HEAD, start - first))
-            file.seek(start)
+            head_start = begin if begin <= state.st_size else 0
+            tail_start = max(head_start, state.st_size - most)
+            file.seek(head_start)
+            head = file.read(min(HEAD, tail_start - head_start))
+            file.seek(tail_start)
             tail = file.read(most)
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)
         return LogTail(path, problem=problem, missing=isinstance(error, FileNotFoundError))
     lines = text_lines(tail)
     # The first line of the tail may be incomplete; keep it only if there is no other.
-    if start > first and len(lines) > 1:
+    if tail_start > head_start and len(lines) > 1:
         lines = lines[1:]
-    return LogTail(path, lines, text_lines(head)[:-1], changed=state.st_mtime)
+    whole_head = text_lines(head)[:-1]  # its last line is cut
+    return LogTail(path, lines, whole_head, changed=state.st_mtime)
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:

@@ -11,7 +11,7 @@ from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.words import clipped
 from neuronctl.diagnosis import knowledge, tracebacks
 from neuronctl.diagnosis.knowledge import CAUSE, CONSEQUENCE, NOISE, Entry, compiled, entries
-from neuronctl.diagnosis.tracebacks import Raised, plain_end, prefix_rank
+from neuronctl.diagnosis.tracebacks import Raised, prefix_rank, strip_prefix
 from neuronctl.tracking.endings import signal_name
 
 EXCEPTION, MESSAGE, SHELL = "exception", "message", "shell"
@@ -33,7 +33,7 @@ STOPPED = (
 """What srun and Slurm write when they kill the other tasks of a step."""
 
 _WEAK = 6
-"""A weak sign counts only if at most so many ordinary lines follow."""
+"""The most ordinary lines that may follow a weak sign; with more, the sign does not count."""
 
 _MOST_WORDS, _MOST_QUOTED = 100, 180
 """How many characters of a line a cause quotes, so that it fits into three lines."""
@@ -83,11 +83,12 @@ class LogLine:
 class Sign:
     """A line of a log that may say why a job ended.
 
-    line: its text. number, path: as in LogLine. index: of the line; of an exception's first line.
-    entry: what is known about the line; without a name if nothing is. consequence: another process
-    probably failed first. exit: if a launcher reports a process, its exit code, or the negative
-    number of its signal; otherwise 0. where: the place in the user's code, and the rank. raised:
-    the line ends a traceback. stopped: the other tasks were killed then; their signals say nothing.
+    line: its text. number, path: as in LogLine. index: where the line stands in the log's lines;
+    for an exception, its first line. entry: what is known about the line; without a name if nothing
+    is. consequence: another process probably failed first. exit: if a launcher reports a process,
+    its exit code, or the negative number of its signal; otherwise 0. where: the place in the user's
+    code, and the rank. raised: the line ends a traceback. stopped: the other tasks were killed
+    because of the failure, so that their signals say nothing.
     """
 
     kind: str
@@ -134,28 +135,29 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
     stopped = False  # True: srun stopped the tasks; processes killed afterwards did not fail
     message_end = 0  # the index behind the message of the last exception
     for index, raw in enumerate(lines):
-        line = plain_end(raw)
+        line = strip_prefix(raw)
         is_source = source_follows and line[:1].isspace()
         if is_source or index < message_end:
-            continue
+            continue  # the line belongs to one that has been read
         source_follows = tracebacks.is_frame(line)
         stopped = stopped or line.startswith(STOPPED)
+        report = _read_report(lines, index, line.strip())
         exception = exceptions.get(index)
-        sign = _read_report(lines, index, line.strip())
-        if sign is not None:
-            if stopped and sign.exit == -signal.SIGKILL and line.startswith("srun"):
-                continue
-        elif exception is not None:
-            message_end = index + len(exception.lines)
-            if exception.ignored:
-                continue
-            paragraphs_end = message_end + len(exception.paragraphs)
-            number = len(lines) - index
-            sign = _match_exception(likely_entries[index:paragraphs_end], exception, raw, number)
-            if exception.before is not None:
-                sign = _choose_of_chain(signs, sign, exception)
-        else:
+        sign: Optional[Sign] = None
+        if report is not None:
+            is_killed_by_srun = report.exit == -signal.SIGKILL and line.startswith("srun")
+            sign = None if stopped and is_killed_by_srun else report
+        elif exception is None:
             sign = _match_line(likely_entries[index], lines, index, joined_lines[index].strip())
+        else:
+            message_end = index + len(exception.lines)
+            if not exception.ignored:
+                paragraphs_end = message_end + len(exception.paragraphs)
+                likely = likely_entries[index:paragraphs_end]
+                number = len(lines) - index
+                sign = _match_exception(likely, exception, raw, number)
+            if sign is not None and exception.before is not None:
+                sign = _choose_of_chain(signs, sign, exception)
         if sign is not None:
             signs.append(sign)
     return [sign for sign in signs if sign.entry.role != NOISE]
@@ -164,14 +166,16 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
 def _choose_of_chain(signs: List[Sign], sign: Sign, exception: Raised) -> Optional[Sign]:
     """Keep the relevant one of two exceptions, the second raised while the first was handled.
 
-    Return ``sign`` (the second), and remove the first from ``signs``; or return None, and keep it.
+    sign: that of the second, ``exception``. Return it, and remove the first one's sign from
+    ``signs``; or return None, and keep the first.
     """
-    earlier = next((each for each in signs if each.index == exception.before and each.raised), None)
-    if earlier is None:
+    exceptions = (known_sign for known_sign in signs if known_sign.raised)
+    first = next((raised for raised in exceptions if raised.index == exception.before), None)
+    if first is None:
         return sign
-    if earlier.has_known_message and (exception.direct or not sign.has_known_message):
+    if first.has_known_message and (exception.direct or not sign.has_known_message):
         return None
-    signs.remove(earlier)
+    signs.remove(first)
     return sign
 
 
@@ -241,13 +245,13 @@ def _match_line(
             continue
         if entry.kind == "preflight" and not _ends_with_preflight(lines[index:]):
             continue
-        if entry.weak and tracebacks.ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
+        if entry.weak and tracebacks.count_ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
             return None
         return _explain(replace(sign, where=prefix_rank(lines[index])), entry, words)
     if not _SAYS_ERROR.search(line):
         return None
     message = line
-    if re.fullmatch(r".{,60}[:;!.]", line):  # a heading of the message
+    if re.fullmatch(r".{,60}[:;!.]", line):  # a heading: the message follows
         next_line = next(filter(str.strip, lines[index + 1 : index + 4]), "")
         message = f"{line} {next_line.strip()}".strip()
     whose = "Slurm's" if line.startswith(("srun", "slurmstepd")) else "the program's"
@@ -255,7 +259,7 @@ def _match_line(
 
 
 def _matched_words(entry: Entry, line: str) -> Optional[str]:
-    """Return the group of the first pattern that matches, "" if it has none; None without match."""
+    """Return the text of the first matching pattern's group; "": no group. None: no match."""
     for pattern in entry.patterns:
         match = compiled(pattern).search(line)
         if match is not None:
@@ -278,18 +282,19 @@ def _explain(sign: Sign, entry: Entry, words: str) -> Sign:
 def _ends_with_preflight(lines: Sequence[str]) -> bool:
     """Return True if a failed preflight ends the log; otherwise the job began."""
     of_job = [line for line in lines if not re.match(r"preflight: |srun: |slurmstepd|$", line)]
+    # The script may still write two lines of its own.
     return len(of_job) <= 2 and "preflight: all is well" not in lines
 
 
 def _read_report(lines: Sequence[str], index: int, line: str) -> Optional[Sign]:
-    """Return a launcher's report about a process that ended."""
+    """Return a launcher's report about a process that failed; None if the line is no report."""
     match = next(filter(None, (pattern.search(line) for pattern in _REPORTS)), None)
     if match is None:
         return None
     parts = {name: text for name, text in match.groupdict().items() if text}
     code = _reported_exit(parts)
     if not code:
-        return None
+        return None  # the process did not fail
     who = _reported_process(parts, lines, index) or "a process"
     how = f"with exit code {code}" if code > 0 else f"killed by {signal_name(-code)}"
     kind = SHELL if match.re is _REPORTS[-1] else "exit"  # the last pattern is bash's
@@ -299,6 +304,8 @@ def _read_report(lines: Sequence[str], index: int, line: str) -> Optional[Sign]:
 
 def _reported_exit(parts: Mapping[str, str]) -> int:
     """Return the exit code that a report names, or its negative signal; 0 for neither.
+
+    parts: what the groups of a pattern of _REPORTS matched, by name.
 
     >>> _reported_exit({"shell": "139"}), _reported_exit({"code": "3"})
     (-11, 3)
@@ -324,14 +331,16 @@ def _reported_process(parts: Mapping[str, str], lines: Sequence[str], index: int
     for name in ("rank", "task"):
         if name in parts:
             return f"{name} {parts[name]}"
-    if index and plain_end(lines[index]).lstrip().startswith("Exit code"):
-        above = re.search(r"(?:,|name: )(\d+)\]?$", plain_end(lines[index - 1]))
-        return f"rank {above[1]}" if above else ""
+    # Horovod and Open MPI write the rank into the line above.
+    if index and strip_prefix(lines[index]).lstrip().startswith("Exit code"):
+        rank = re.search(r"(?:,|name: )(\d+)\]?$", strip_prefix(lines[index - 1]))
+        return f"rank {rank[1]}" if rank else ""
     return ""
 
 
 def _torch_rank(lines: Sequence[str]) -> str:
     """Return the rank and host in torchrun's table, which follows its line about a failure."""
-    table = "\n".join(lines[:80]).partition("\nRoot Cause")[2]
-    values = dict(re.findall(r"^ +(host|rank) +: (\S+)", table, re.MULTILINE)[:2])
-    return f"rank {values['rank']} on {values['host']}" if len(values) == 2 else ""
+    _, _, root_cause = "\n".join(lines[:80]).partition("\nRoot Cause")
+    host = re.search(r"^ +host +: (\S+)", root_cause, re.MULTILINE)
+    rank = re.search(r"^ +rank +: (\S+)", root_cause, re.MULTILINE)
+    return f"rank {rank[1]} on {host[1]}" if host and rank else ""

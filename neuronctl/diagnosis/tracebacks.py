@@ -73,10 +73,11 @@ class Frame:
 class Raised:
     """An exception that ends a traceback.
 
-    index: of its first line. lines: its message. frame: the last frame in the user's own code,
-    otherwise the last of all. raiser: the file that raised it. before: the index of the exception
-    during whose handling it was raised; direct: True if that one is its cause. paragraphs: lines
-    below a blank one that may still belong to the message. ignored: Python continued after it.
+    index: of its first line in the log. lines: its message. frame: the last frame in the user's own
+    code, otherwise the last of all; None if the log has none. raiser: the file that raised it, or
+    "". before: the index of the exception during whose handling it was raised, or None; direct:
+    True if that one is its cause. paragraphs: lines below a blank one that may still belong to the
+    message. ignored: Python continued after it.
     """
 
     index: int
@@ -101,14 +102,14 @@ def launcher_prefix(line: str) -> str:
     return match[0] if match else ""
 
 
-def plain_end(line: str) -> str:
+def strip_prefix(line: str) -> str:
     """Return a line without a launcher's prefix."""
     return line[len(launcher_prefix(line)) :].rstrip()
 
 
 def join_messages(lines: Sequence[str]) -> List[str]:
     """Return the lines without prefixes; join a line that announces a message with the message."""
-    joined = [plain_end(line) for line in lines]
+    joined = [strip_prefix(line) for line in lines]
     for index, line in enumerate(joined):
         if _CONTINUES.search(line):
             message = next(filter(str.strip, joined[index + 1 : index + 4]), "")
@@ -127,9 +128,9 @@ def is_frame(line: str) -> bool:
     return _FRAME_OR_SOURCE.match(line) is not None and "File" in line
 
 
-def ordinary_lines(lines: Sequence[str], after: int, before: int, most: int) -> int:
-    """Return how many ordinary lines stand between two indices, up to ``most`` + 1."""
-    between = (plain_end(lines[index]) for index in range(after + 1, before))
+def count_ordinary_lines(lines: Sequence[str], after: int, before: int, most: int) -> int:
+    """Count the ordinary lines between two indices, up to ``most`` + 1: more make no difference."""
+    between = (strip_prefix(lines[index]) for index in range(after + 1, before))
     reports = (TRACEBACK, "srun: ", "slurmstepd")
     ordinary = (line for line in between if line[:1].isalnum() and not line.startswith(reports))
     return len(list(itertools.islice(ordinary, most + 1)))
@@ -139,8 +140,8 @@ class _Process:
     """The output of one process so far: its unfinished tracebacks and its last exception."""
 
     def __init__(self) -> None:
-        self.open_count = 0  # tracebacks without their exception yet
-        self.cut_count = 0  # tracebacks that a line of another process has cut
+        self.open_count = 0  # how many tracebacks still lack their exception
+        self.cut_count = 0  # how many tracebacks a line of another process has cut
         self.frames: List[Frame] = []
         self.last: Optional[int] = None  # the line of its last exception
         self.chained = False  # True: the next exception was raised while `last` was handled
@@ -161,7 +162,7 @@ class _Process:
         elif line.startswith(_CHAINED):
             self.chained = True
             self.direct = line.startswith(_DIRECT)
-        elif self.open_count and line and not line[0].isspace():
+        elif self.open_count and line and not line[0].isspace():  # it ends a traceback
             self.open_count -= 1
             if _is_exception(line):
                 exception = self.end_traceback(lines, index)
@@ -169,7 +170,7 @@ class _Process:
                 self.cut_count += 1  # by a line of another process with the same log
             self.chained = self.ignored = False
         elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
-            message, paragraphs = _message(lines, index)
+            message, paragraphs = _read_message(lines, index)
             exception = Raised(index, message, _last_frame(lines[:index]), paragraphs=paragraphs)
         elif self.cut_count and not self.open_count and _FRAME_OR_SOURCE.match(line):
             self.cut_count -= 1  # the line that seemed to end a traceback was not its own
@@ -180,7 +181,7 @@ class _Process:
 
     def end_traceback(self, lines: Sequence[str], index: int) -> Raised:
         """Return the exception in a line, which ends the innermost traceback."""
-        message, paragraphs = _message(lines, index)
+        message, paragraphs = _read_message(lines, index)
         raiser = self.frames[-1].file if self.frames else ""
         before = self.last if self.chained else None
         self.last = index
@@ -224,7 +225,7 @@ def _ends_cut_off(lines: Sequence[str], index: int, line: str) -> bool:
 def _last_frame(lines: Sequence[str]) -> Optional[Frame]:
     """Return the last frame that Python names in the last few lines."""
     for line in reversed(lines[-4:]):
-        match = _FRAME.match(plain_end(line))
+        match = _FRAME.match(strip_prefix(line))
         if match is not None:
             return Frame(match[1], int(match[2]), "")
     return None
@@ -239,8 +240,8 @@ def _is_exception(line: str) -> bool:
     return has_module or not match[1][0].islower()
 
 
-def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
-    """Return an exception's line with its continuation, and the paragraphs below."""
+def _read_message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
+    """Return the message of the exception in a line, line by line, and the paragraphs below."""
     prefix = launcher_prefix(lines[index])
     message = [lines[index][len(prefix) :].strip()]
     paragraphs: List[str] = []

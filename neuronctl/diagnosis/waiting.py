@@ -16,7 +16,7 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import GOES_ON
 
 
-def running(evidence: JobEvidence) -> Diagnosis:
+def diagnose_running(evidence: JobEvidence) -> Diagnosis:
     """Return where a job runs, for how long, and what its log shows so far."""
     status = evidence.status
     quiet = quiet_words(evidence) if status.state == RUNNING else ""
@@ -49,7 +49,7 @@ def _run_words(status: JobStatus) -> str:
     return words
 
 
-def waiting(evidence: JobEvidence) -> Diagnosis:
+def diagnose_waiting(evidence: JobEvidence) -> Diagnosis:
     """Return why a job is pending, and when it may start."""
     status = evidence.status
     reason = status.explained.words or "Slurm has not considered it yet"
@@ -69,18 +69,18 @@ def _explain_reason(evidence: JobEvidence) -> Tuple[str, str]:
     if name.startswith("Dependency"):
         cause = _dependency_words(queue_row.dependency if queue_row is not None else "")
         if name != "DependencyNeverSatisfied":
-            return cause, ""  # the advice is to run this command
+            return cause, ""  # the usual advice is to run the very command that asks for it
         return cause, (
             f"it will never start: run 'neuronctl cancel {status.id.job}', fix the job that it "
             "depends on, then resubmit both"
         )
     if "maintenance" in status.reason:
-        cause, remedy = _maintenance(evidence)
+        cause, remedy = _describe_maintenance(evidence)
         return cause, remedy or advice
     if "reserv" in status.reason.lower():
-        return _reserved(evidence), advice
+        return _describe_reserved(evidence), advice
     if queue_row is not None and name in ("Priority", "Resources"):
-        return _turn(evidence, queue_row, name), advice
+        return _describe_turn(evidence, queue_row, name), advice
     return "", advice
 
 
@@ -108,15 +108,16 @@ def _earlier_words(evidence: JobEvidence) -> str:
     if not evidence.earlier:
         return ""
     last = evidence.earlier[0]
-    words = f"its previous run{last.node_list and f' on {last.node_list}'}"
-    words += f" ended after {duration(last.elapsed)}"
+    place = f" on {last.node_list}" if last.node_list else ""
+    words = f"its previous run{place} ended after {duration(last.elapsed)}"
     # The last run may already be the one that waits.
     last_runs = evidence.runs.runs[-2:]
     how = next((run.how for run in reversed(last_runs) if run.cause == GOES_ON), "")
     if how and last.state not in _LOST:
         return f"{words}: it {how}, to go on in another run"
-    cause = STATES[last.state].ending if last.state in STATES else ""
-    return f"{words}{cause and f': {cause}'} ({last.state})"
+    ending = STATES[last.state].ending if last.state in STATES else ""
+    cause = f": {ending}" if ending else ""
+    return f"{words}{cause} ({last.state})"
 
 
 _LOST = ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT")
@@ -138,7 +139,7 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
         if row.id != status.id or row.end is None or row.start is None or next_submit is None:
             continue
         if row.submit is None or row.submit >= next_submit:
-            continue  # this run's own row, not an earlier run's
+            continue  # the row of the later run itself
         if abs(next_submit - row.end) <= _REQUEUE_TAKES:
             runs.append(row)
             next_submit = row.submit
@@ -146,7 +147,7 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
 
 
 def _dependency_words(dependency: str) -> str:
-    """Put ``afterok:12(unfulfilled),…`` into words."""
+    """Return what a job must wait for, from squeue's ``afterok:12(unfulfilled),…``."""
     parts = []
     meaning = {
         "after": "start",
@@ -168,7 +169,7 @@ def _dependency_words(dependency: str) -> str:
     return "; ".join(parts)
 
 
-def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
+def _describe_maintenance(evidence: JobEvidence) -> Tuple[str, str]:
     """Return the maintenance that a job could run into, and how the job can start before it.
 
     Both are "" if no maintenance is planned; the second is "" if it has begun.
@@ -194,7 +195,7 @@ def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
     )
 
 
-def _reserved(evidence: JobEvidence) -> str:
+def _describe_reserved(evidence: JobEvidence) -> str:
     """Return the first two reservations to end and the number of others; "" if there are none."""
     now = evidence.now
     current = [reservation for reservation in evidence.reservations if reservation.end > now]
@@ -209,7 +210,7 @@ def _reserved(evidence: JobEvidence) -> str:
     return "; ".join(words)
 
 
-def _turn(evidence: JobEvidence, job: QueueJob, reason: str) -> str:
+def _describe_turn(evidence: JobEvidence, job: QueueJob, reason: str) -> str:
     """Return how many jobs are ahead of a pending one, and when the first running one ends.
 
     reason: Priority or Resources.
@@ -217,7 +218,7 @@ def _turn(evidence: JobEvidence, job: QueueJob, reason: str) -> str:
     partition = evidence.status.partition
     ahead = sum(_is_ahead(other, job) for other in evidence.queue)
     running = [row for row in evidence.queue if row.state == RUNNING]
-    # If no job is ahead (Priority) or none runs (Resources), those that do may be hidden.
+    # A job waits with Resources for running jobs, and with Priority for jobs ahead of it.
     is_explained = len(running) > 0 if reason == "Resources" else ahead > 0
     sees_others = any(row.user != job.user for row in evidence.queue)
     if not is_explained and not sees_others:
@@ -241,8 +242,10 @@ def _is_ahead(other: QueueJob, job: QueueJob) -> bool:
     # Jobs that depend on another or are held (priority 0) are ahead of nobody.
     if other.state != PENDING or other.dependency or not other.priority:
         return False
+    priority = job.priority or 0
     # With equal priorities (always without weights), the older job is first.
-    return (other.priority, job.job_id) > (job.priority or 0, other.job_id)
+    is_older = other.job_id < job.job_id
+    return other.priority > priority or (other.priority == priority and is_older)
 
 
 _QUIET = 300
@@ -250,10 +253,10 @@ _QUIET = 300
 
 
 def quiet_words(evidence: JobEvidence) -> str:
-    """Return ``13 of 14 min``, how long the program has written nothing; "" if under 5 min.
+    """Return for how long the program has written nothing: ``13 of 14 min``; "" if under 5 min.
 
     Slurm writes lines of its own at a job's end. A log that begins with them does not count; a log
-    to which they are added counts as changed then.
+    to which they are added counts as changed at that time.
     """
     if evidence.log_guessed or not evidence.logs:
         return ""

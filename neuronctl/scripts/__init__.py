@@ -1,1 +1,1 @@
-"""Anybody's batch script, read as Slurm and bash read it. Nothing here judges."""
+"""Read anybody's batch script as Slurm and bash read it, without judging it."""

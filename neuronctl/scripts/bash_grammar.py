@@ -34,7 +34,7 @@ _BEHIND_BRACE = (
     rb"(\{[0-9]*(?:\.\.[0-9]*)?)"
     rb"([\xc4-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})"
 )
-# Bytes of a character -> letters of as many bytes that the grammar's scanner can classify.
+# Number of a character's bytes -> letters of as many bytes that the grammar's scanner can classify.
 _LETTERS = {2: "é".encode(), 3: "éa".encode(), 4: "éé".encode()}
 
 
@@ -46,19 +46,19 @@ def parse(text: str) -> Tuple[Node, bytes, int]:
     """
     # bash skips NUL; the grammar would take hours.
     data = text.replace("\0", " ").encode("utf-8", "surrogateescape")
-    root, read = _tree(data)
-    is_cut = len(read) < len(data)
-    braced = _with_braces(root, read)
-    if braced != read:
-        root, read = _tree(braced)
-        is_cut = is_cut or len(read) < len(braced)
-    return root, read, read.count(b"\n") + 1 if is_cut else 0
+    root, parsed = _tree(data)
+    is_cut = len(parsed) < len(data)
+    braced = _with_braces(root, parsed)
+    if braced != parsed:
+        root, parsed = _tree(braced)
+        is_cut = is_cut or len(parsed) < len(braced)
+    return root, parsed, parsed.count(b"\n") + 1 if is_cut else 0
 
 
 def _with_braces(root: Node, data: bytes) -> bytes:
     """Return the text with braces around variables at which the grammar ends a word too early."""
     pieces: List[bytes] = []
-    done = 0  # so many bytes of the text are in `pieces`
+    done = 0  # how many bytes of the text are in `pieces`
     for match in re.finditer(_VARIABLE, data):
         if match.start() >= done and _ends_a_word(root, match.start()):
             rest = _REST_OF_WORD.match(data, match.start())
@@ -103,7 +103,7 @@ def _tree(data: bytes) -> Tuple[Node, bytes]:
         return b"" if is_late else harmless[at : at + _PART]
 
     tree = _parser().parse(read_part)
-    if is_late:
+    if is_late:  # read less: the lines that were in time, and at most half of the text
         end = data.rfind(b"\n", 0, min(tree.root_node.end_byte, len(data) // 2)) + 1
         return _tree(data[:end])
     # Before tree-sitter 0.25, the nodes of a text read in parts lack their texts.

@@ -92,7 +92,7 @@ class GivenOption:
 class Ignored:
     """What sbatch does not read, or reads without effect.
 
-    reason: one of these constants. instead: the option that overrides it.
+    reason: one of these constants. instead: the option that overrides it; None if none does.
     """
 
     AFTER_COMMAND = "after the first command"
@@ -110,9 +110,9 @@ class Ignored:
 class Refusal:
     """Why sbatch refuses the script.
 
-    whole: True if it refuses the file, not a directive. meant: True if the line was read as its
-    author meant it. edits: what fixes it, if there is exactly one way. since: Slurm's first release
-    that refuses it; (): all do.
+    whole: True if sbatch refuses the file, not a directive. meant: True if the line's options were
+    read all the same, as its author meant them. edits: what fixes it, if there is exactly one
+    way. since: Slurm's first release that refuses it; (): all do.
     """
 
     message: str
@@ -166,7 +166,7 @@ class Header:
 
     @property
     def unread(self) -> bool:
-        """Return True if it may have more options: in a line that is refused, or left out."""
+        """Return True if the script may have options in a line that is refused, or not read."""
         has_unread_line = any(not refusal.whole and not refusal.meant for refusal in self.refusals)
         return has_unread_line or 0 < self.left_out < self.first_command
 

@@ -82,9 +82,9 @@ def separates_components(line: str) -> bool:
 def read_directive(
     line: str, number: int
 ) -> Tuple[List[GivenOption], List[Ignored], Optional[Refusal]]:
-    """Return the options of a directive, what sbatch ignores in it, and why it refuses it, if so.
+    """Return the options of a directive, what sbatch ignores in it, and its refusal or None.
 
-    A line that is wrong only in characters that look like others is read as it is meant.
+    If a line is refused only for look-alike characters, return the options that its author meant.
     """
     try:
         return (*_read_options(line, number), None)
@@ -128,7 +128,8 @@ def _read_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignor
     words, ignored = _words(line, number)
     try:
         texts = [text for text, _ in words]
-        parsed, end = getopt_with_plugins(texts, SBATCH, [number] * len(words))
+        line_numbers = [number] * len(words)  # the value of a plugin's option is on its line
+        parsed, end = getopt_with_plugins(texts, SBATCH, line_numbers)
     except GetoptError as error:
         text, place = words[error.index]
         hint = _hint(text) if error.unknown else ""
@@ -200,7 +201,7 @@ _CHECKS: Dict[str, Callable[[str], object]] = {
     "time-min": time,
     **{name: memory for name in ("mem-per-cpu", "mem-per-gpu", "tmp")},
 }
-"""For options that neuronctl does not have; its own are in request/job.py."""
+"""How to check values of options that neuronctl does not have; request/job.py checks its own."""
 
 
 def check_value(name: str, value: Optional[str]) -> None:
@@ -263,7 +264,7 @@ def read_environment(environment: Mapping[str, str]) -> List[GivenOption]:
 
 
 _EXCLUDING = (("mem", "mem-per-cpu", "mem-per-gpu"), ("exclusive", "oversubscribe"))
-"""Options of which sbatch takes only one; the latter since 23.02."""
+"""Options of which sbatch takes only one of each group; of the second group since 23.02."""
 
 
 def find_contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
@@ -377,16 +378,17 @@ def _refuse_file(text: str) -> Iterator[Refusal]:
     if "\0" in text:
         place = SourceSpan(text[: text.index("\0")].count("\n") + 1)
         yield Refusal("the file contains a NUL character", place, whole=True)
-    returns = [
+    carriage_returns = [
         SourceSpan(number, len(line), len(line) + 1)
         for number, line in enumerate(lines[:-1], 1)
         if line.endswith("\r")
     ]
-    if returns:
-        is_whole = beginning(text) == text
-        edits = tuple(Edit(place, "") for place in returns) if is_whole else ()
-        message, hint = "the lines end as on Windows (CR LF)", "sed -i 's/\\r$//' FILE"
-        yield Refusal(message, returns[0], f"convert the file: {hint}", whole=True, edits=edits)
+    if carriage_returns:
+        is_whole = beginning(text) == text  # otherwise, the rest would keep its own
+        edits = tuple(Edit(place, "") for place in carriage_returns) if is_whole else ()
+        message = "the lines end as on Windows (CR LF)"
+        hint = "convert the file: sed -i 's/\\r$//' FILE"
+        yield Refusal(message, carriage_returns[0], hint, whole=True, edits=edits)
 
 
 def _first_command(lines: Sequence[str]) -> int:

@@ -50,7 +50,8 @@ def draft_job_file(
     """Return the job file of a batch script.
 
     name: the file's, or ``<stdin>``. cluster: the one that the job is for. name_cluster: True if
-    the job file is to name it. Raises UsageError, with the line, if no job file can stand for it.
+    the job file is to name it. Raises UsageError, with the line, if no job file can replace the
+    script.
     """
     header = read_header(text)
     _refuse(header, name, text)
@@ -64,13 +65,15 @@ def draft_job_file(
     remarks: List[Remark] = []
     entries = [Entry("cluster", cluster.name)] if name_cluster else []
     entries += _directive_entries(header, name, cluster, remarks)
-    lost = _lost_variables(header, cluster)
-    entries += [Entry("env", lost)] if lost else []
+    lost_variables = _lost_variables(header, cluster)
+    entries += [Entry("env", lost_variables)] if lost_variables else []
     entries.append(Entry("run", _run_text(body, header)))
-    line = uses_arguments(body)
-    if line is not None:
+    argument_line = uses_arguments(body)
+    if argument_line is not None:
         message = "refers to the arguments of the script, and shell text in a job file has none"
-        remarks.append(Remark(last_directive + line, message, "write the values themselves"))
+        remarks.append(
+            Remark(last_directive + argument_line, message, "write the values themselves")
+        )
     comments = [
         line[1:].lstrip()
         for line in lines[1:last_directive]
@@ -141,10 +144,12 @@ def _directive_entries(
             key, value = "requeue", "false"
         if key in OF_SLURM and number in line_comments:
             comments[key] = line_comments[number][1:].strip()
+        # sbatch gives some flags values, as in --exclusive=user.
+        has_value = key in OF_SLURM and BY_NAME[key].is_flag and value not in ("true", "false")
         if key in _CANNOT_SAY:
             message = f"{option.text}: a job file cannot say this"
             remarks.append(Remark(number, message, _CANNOT_SAY[key]))
-        elif key not in OF_SLURM or (BY_NAME[key].is_flag and value not in ("true", "false")):
+        elif key not in OF_SLURM or has_value:
             others.append(option.text[2:])
         else:
             try:

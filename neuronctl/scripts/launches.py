@@ -20,7 +20,7 @@ _SHELLS = ("bash", "sh", "zsh", "dash")
 
 _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 _SRUN = replace(_NONE, name="srun")
-"""What stands for srun if there is no launcher file for it."""
+"""Used for srun if the launcher files have none for it."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Launch:
     """One program that is started, and what it starts.
 
     kind: PYTHON, SHELL, PROGRAM, or how a launcher is called. word: its name. options: its own,
-    without dashes and with ``_`` for ``-``. certain: True if every option is known. inside: the
-    programs that it starts, as far as the text shows.
+    without dashes and with ``_`` for ``-``; for Python, ``script``, ``m``, or ``c``. certain: True
+    if every option is known. inside: the programs that it starts, as far as the text shows.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Launch:
 
     @property
     def is_launcher(self) -> bool:
-        """Return True for one of the launchers."""
+        """Return True if the program is one of the launchers."""
         return bool(self.launcher.name)
 
     @property
@@ -97,7 +97,7 @@ class Launch:
                 yield value if equals else next_word, word.place
 
     def below(self) -> Iterator[Launch]:
-        """Yield all that it starts, at any depth."""
+        """Yield all programs that this one starts, at any depth."""
         for launch in self.inside:
             yield launch
             yield from launch.below()
@@ -157,9 +157,10 @@ class _Starts:
             return (self.python(words),)
         if name in _SHELLS:
             return (self.shell(words),)
+        # ./train.py, uv run train.py; the shell itself would not find a plain train.py
         may_be_file = "/" in words[0].raw or words[0] is not self.command.words[0]
         if may_be_file and name.endswith(".py"):
-            return (self.launch(PYTHON, words),)  # ./train.py, uv run train.py
+            return (self.launch(PYTHON, words),)
         launch = self.launcher([name, *[word.text for word in words[1:]]], words)
         return (launch or self.launch(PROGRAM, words),)
 

@@ -65,7 +65,7 @@ def read_line(words: Sequence[str]) -> SbatchLine:
     wrap: Optional[str] = None
     while True:
         parsed, end = getopt_with_plugins(remaining, SBATCH)
-        if components == 1:
+        if components == 1:  # the options up to the first colon
             known = tuple(remaining[:end])
         for option in parsed:
             if option.spec.name in _SUBMIT_NOTHING:

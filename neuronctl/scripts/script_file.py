@@ -130,7 +130,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 def _edited_line(line: str, edits: Iterable[Edit]) -> str:
     """Return a line with the edits, the first of overlapping ones."""
     parts: List[str] = []
-    done = 0  # so many characters of the line are in `parts`, or replaced
+    done = 0  # how many characters of the line are in `parts`, or replaced
     for edit in sorted(edits, key=lambda edit: (edit.place.column, edit.place.end)):
         start, end = edit.place.column - 1, edit.place.end - 1
         if start >= done:

@@ -1,9 +1,8 @@
-"""What a script's directives ask for, as the request of a job.
+"""Turn a script's directives into the request of a job.
 
-The request is complete if Slurm has a default of its own (one task, one core), so that planning
-derives nothing that Slurm would not. What a request cannot say, such as tasks that Slurm spreads
-over nodes as it likes, is given as the least that Slurm would take: a job is refused only where all
-of it must be.
+The request also states Slurm's own defaults (one task, one core), so that planning derives nothing
+that Slurm would not. What a request cannot say, such as tasks that Slurm spreads over nodes as it
+likes, becomes the least that Slurm would take: a job is refused only if each way to run it must be.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def request_from_header(header: Header, file: str, cluster: Cluster) -> JobReque
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     others: List[str] = []
-    if not file.isprintable():  # no plan may hold it; the request is the same
+    if not file.isprintable():  # a plan takes no such name; the request is the same
         file = "script"
     # --gres=gpu overrides --gpus-per-node, whichever comes first.
     for option in sorted(header.options.values(), key=lambda option: option.name == "gres"):
@@ -108,7 +107,7 @@ def _settle_sizes(header: Header, fields: Dict[str, Any], cluster: Cluster) -> N
     nodes = _settle_nodes(fields, gpus_per_task or 0, cluster)
     tasks_per_node = _settle_tasks(fields, nodes)
     if "gpus" in fields:
-        fields.setdefault("gpus_per_node", -(-fields.pop("gpus") // nodes))
+        fields.setdefault("gpus_per_node", -(-fields.pop("gpus") // nodes))  # rounded up
     elif gpus_per_task and "gpus_per_node" not in fields:
         fields["gpus_per_node"] = gpus_per_task * tasks_per_node
         kind = gpu_type_of_task(header.value("gpus-per-task"))
@@ -130,7 +129,7 @@ def _settle_nodes(fields: Dict[str, Any], gpus_per_task: int, cluster: Cluster) 
     fields["amounts"] = Amounts(**{name: fields.get(name) for name in names.split()})
     if nodes is None:
         nodes = _least_nodes(fields, gpus or gpus_per_task * (tasks or 1), cluster)
-        if fields.get("nodelist") is None or nodes > 1:
+        if fields.get("nodelist") is None or nodes > 1:  # a single named node needs no number
             fields["nodes"] = nodes
     elif tasks is not None and tasks < nodes:
         fields["nodes"] = nodes = tasks  # sbatch reduces them with a warning

@@ -53,7 +53,7 @@ def _count_characters(data: bytes) -> int:
 
 
 _AT_THE_TOP = Command((), (), NOWHERE, sure=True)
-"""A command that has only what its surroundings say of it; here, those of the top level."""
+"""A command without words, which carries what its surroundings, here the top level, say of it."""
 
 
 def _literal_value(raw: str, *, quoted: bool) -> Value:
@@ -78,14 +78,14 @@ class _Reader:
         written = text.encode("utf-8", "surrogateescape")
         self.lines = written.split(b"\n")
         self.parsed_lines = self.lines if self.data == written else self.data.split(b"\n")
-        # Of the variables whose values are known so far, at least in part.
+        # Name -> the value so far; a variable without any known part is left out.
         self.values: Dict[str, Value] = {name: (value, True) for name, value in known.items()}
         self.arrays: Dict[str, Tuple[ShellWord, ...]] = {}
         # Name of a variable -> the variables that its value was made of.
         self.origins: Dict[str, Tuple[str, ...]] = {}
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
-        self.often = variables_set_often(self.root)
+        self.set_often = variables_set_often(self.root)
         self.files: List[ShellWord] = []
         self.documents: Set[int] = set()
         self.depth = 0
@@ -128,7 +128,7 @@ class _Reader:
         return SourceSpan(row + 1, _count_characters(before) + 1, _count_characters(until) + 1)
 
     def visit(self, node: Node, where: Command) -> None:
-        """Collect the commands and assignments below a node. where: its surroundings."""
+        """Collect the commands and assignments below a node. where: see _AT_THE_TOP."""
         kind = node.type
         if self.depth > _DEEPEST:
             return  # Python's own stack is limited
@@ -229,21 +229,22 @@ class _Reader:
         name, value = text_of(name_node), self.read_word(node.child_by_field_name("value"), node)
         self.assignments.append(Assignment(name, value, exported, where.sure, self.place(node)))
         self.origins[name] = value.names[:_MOST_ORIGINS]
-        follows = where.sure and name_node.type == "variable_name" and name not in self.often
-        self.follow(name, node, value, follows)
+        is_certain = where.sure and name_node.type == "variable_name" and name not in self.set_often
+        self.follow(name, node, value, is_certain=is_certain)
         self.visit_all(node, where)
 
-    def follow(self, name: str, node: Node, value: ShellWord, follows: bool) -> None:
-        """Track a variable's value from its assignment on; forget it if ``follows`` is False.
+    def follow(self, name: str, node: Node, value: ShellWord, *, is_certain: bool) -> None:
+        """Track a variable's value from its assignment on, or forget it.
 
-        follows: the line surely runs once, and nothing else sets the variable.
+        is_certain: True if the line surely runs once, and nothing else sets the variable.
         """
+        appends = any(child.type == "+=" for child in node.children)
         before, before_known = self.values.pop(name, (f"${name}", False))
         items = self.arrays.pop(name, None)
-        if not any(child.type == "+=" for child in node.children):
+        if not appends:
             before, before_known, items = "", True, ()
         text, known = before + value.text, before_known and value.known
-        if not follows or len(text) > _LONGEST_VALUE:
+        if not is_certain or len(text) > _LONGEST_VALUE:
             return
         value_node = node.child_by_field_name("value")
         if value_node is not None and value_node.type == "array":
@@ -253,7 +254,7 @@ class _Reader:
                 if child.is_named and child.type != "comment":
                     items += tuple(self.read_words(child, child))
             self.arrays[name] = items
-        elif known or re.sub(EXPANSION, "", text):
+        elif known or re.sub(EXPANSION, "", text):  # expansions alone say nothing
             self.values[name] = text, known
 
     def read_words(self, node: Node, around: Node) -> List[ShellWord]:

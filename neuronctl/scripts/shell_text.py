@@ -1,4 +1,4 @@
-"""The commands of a shell text and their places; None: unknown."""
+"""The commands, assignments, and words of a shell text, with their places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INITIALIZES = r"activate|\.?(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh
 EXPANSION = r"\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+"
 
 Value = Tuple[str, bool]
-"""A text, and whether all of it is known; if not, it has expansions as they are written."""
+"""A text, and whether all of it is known; if not, the text has expansions as they are written."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class ShellWord:
     """One word of a command.
 
     raw: the word as it is written. text: what the command gets, with expansions as they are written
-    if their values are unknown. known: True if it has none of them. names: the variables that the
-    shell expands in the word, and in their values.
+    if their values are unknown. known: True if all values are known. names: the variables that the
+    shell expands in the word, and those of which their values were made.
     """
 
     raw: str
@@ -81,11 +81,11 @@ class Assignment:
 class Command:
     """A simple command.
 
-    assigned: the variables set before it, ``A=x command``. background: it ends with ``&``. sure: it
-    runs exactly once, whatever happens. looped: it is in a loop or a function, and may run any
-    number of times; in_loop: in a loop, and in no function. captured: its output is the value of
-    something. piped: it reads what the command before it writes. joined: ``&&`` or ``||`` if it
-    depends on the command before that.
+    assigned: the variables set for this command, ``A=x command``. background: it ends with ``&``.
+    sure: it runs exactly once, whatever happens. looped: it is in a loop or a function, and may run
+    any number of times. in_loop: it is in a loop, and in no function. captured: its output becomes
+    a value, as in ``$(command)``. piped: it reads the output of the command before it. joined: the
+    ``&&`` or ``||`` before it, or "".
     """
 
     words: Tuple[ShellWord, ...]
@@ -114,9 +114,9 @@ class Command:
 class ShellText:
     """What a shell runs.
 
-    broken: the grammar cannot read all of it. placeholders: the places of ``<NAME>``, which bash
-    takes for redirections. left_out: the first line that was not read because the grammar took too
-    long; 0: none. documents: the lines within here-documents. files: the names behind ``<`` and
+    broken: the grammar cannot read all of the text. placeholders: the places of ``<NAME>``, which
+    bash takes for redirections. left_out: the first line that was not read because the grammar took
+    too long; 0: none. documents: the lines within here-documents. files: the names behind ``<`` and
     ``>``.
     """
 

@@ -69,7 +69,7 @@ def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
         letter, value = ("", "") if short is None else short.groups()
         takes_next = (letter and not value) or option == "--check-hash-based-pycs"
         if letter in ("c", "m"):
-            name = "".join(words[at : at + 1]) if takes_next else value
+            name = "".join(words[at : at + 1]) if takes_next else value  # "" behind the last word
             return letter, name, at + 1 if takes_next else at
         if takes_next:
             at += 1

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import List, Tuple
 
 # These register their rules.
-from neuronctl.rules import (  # noqa: F401
-    consistency,
-    local_files,
-    policy,
-    resources,
-)
+from neuronctl.rules import consistency, local_files, policy, resources  # noqa: F401
 from neuronctl.rules.base import (
     JOB_RULES,
     RULES,
@@ -40,8 +35,8 @@ def apply_rules(context: RuleContext) -> Tuple[Finding, ...]:
         if code not in context.rules_off:
             for prefix, judged in context.split(RULES[code]):
                 findings += JOB_RULES.judge(code, judged, prefix, reviewed=context.reviewed)
-    findings.sort(key=order)
-    return tuple(sorted(findings, key=lambda finding: finding.severity))  # "error" comes first
+    # "error" comes first in the alphabet.
+    return tuple(sorted(findings, key=lambda finding: (finding.severity, order(finding))))
 
 
 def order(finding: Finding) -> Tuple[bool, str]:

@@ -1,4 +1,4 @@
-"""Reads what this machine shows of a job; the rules themselves read nothing."""
+"""Read what this machine shows of a job; the rules themselves read nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def gather_local_facts(
         config_file=defaults_file(),
         chdir=chdir,
         image=None if chdir else _image_fault(plan),
-        environment=None if chdir else _environment_fault(plan),
+        environment=None if chdir else _venv_fault(plan.request) or _conda_fault(plan),
         log=None if chdir or (elsewhere and _logs_elsewhere(plan)) else _log_fault(plan),
         variables=frozenset(filter(_is_inherited, os.environ)),
         broken_texts=tuple(_broken_texts(plan)),
@@ -276,10 +276,6 @@ def _image_fault(plan: JobPlan) -> Optional[Finding]:
     if not os.path.exists(path):
         return Finding(f"no container image '{image}'", hint)
     return Finding(f"cannot read the container image '{image}': permission denied", hint)
-
-
-def _environment_fault(plan: JobPlan) -> Optional[Finding]:
-    return _venv_fault(plan.request) or _conda_fault(plan)
 
 
 def _venv_fault(request: JobRequest) -> Optional[Finding]:

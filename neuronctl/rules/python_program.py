@@ -1,4 +1,4 @@
-"""Judges from the text of a Python program and its local imports what copies of it would do.
+"""Judge from the text of a Python program and its local imports what its copies would do.
 
 Nothing is run, and nothing is guessed: only if the whole program could be read is it certain that
 all copies do the same.

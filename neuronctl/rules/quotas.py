@@ -22,7 +22,7 @@ TIMEOUT = 0.8
 _PAUSE = 3600
 """The least seconds between two starts of a command."""
 _MOUNTS = "/proc/self/mounts"
-_WITHOUT = ("", "lustre", "overlay", "ramfs", "tmpfs")
+_WITHOUT_QUOTAS = ("", "lustre", "overlay", "ramfs", "tmpfs")
 """File systems without quotas, or with quotas that ``quota`` does not print."""
 _HUGGING_FACE = {"transformers", "datasets", "huggingface_hub", "diffusers", "peft", "trl"}
 
@@ -161,7 +161,7 @@ def _quota_commands(directories: Sequence[_Directory], cluster: Cluster) -> List
     """Return the commands that print the quotas of these directories' file systems."""
     lustres = dict.fromkeys(each.mount for each in directories if each.kind == "lustre")
     commands: List[Tuple[str, ...]] = [("lfs", "quota", mount) for mount in lustres]
-    if {each.kind for each in directories}.difference(_WITHOUT):
+    if {each.kind for each in directories}.difference(_WITHOUT_QUOTAS):
         commands.append(("quota", "-w", "-p", "-u", "-g"))
     if cluster.quota:
         commands.append(tuple(cluster.quota.split()))
@@ -234,9 +234,11 @@ def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
             continue
         # The groups of _ROW: a number and its unit for each of six columns, with the grace time
         # (group 9) after the third.
-        used, soft, hard = (_read_number(row[at], row[at + 1], 1024, 1) for at in (3, 5, 7))
+        used, soft, hard = (
+            _read_number(row[at], row[at + 1], base=1024, power=1) for at in (3, 5, 7)
+        )
         files, soft_files, hard_files = (
-            _read_number(row[at], row[at + 1], 1000, 0) for at in (10, 12, 14)
+            _read_number(row[at], row[at + 1], base=1000, power=0) for at in (10, 12, 14)
         )
         place, grace = row[2], row[9]
         # The time until which the soft limit may be exceeded, in words or as epoch seconds.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import chain
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -38,10 +38,10 @@ def check_script(
     """Return every finding on a script, the worst first, then in the order of its lines.
 
     of_plan: the findings on the plan that the directives make. now: True if the script is about to
-    be submitted here; an option of the command line or the environment then has no line.
+    be submitted here, perhaps with options of the command line or the environment.
     """
-    findings = _find_in_text(facts)
-    findings += _find_in_plan(facts, tuple(of_plan), findings, now=now)
+    in_text = _find_in_text(facts)
+    findings = [*in_text, *_find_in_plan(facts, tuple(of_plan), in_text, now=now)]
     findings.sort(key=_rank)
     silenced = _silenced(facts)
     # A message may quote a value that is a secret.
@@ -55,15 +55,15 @@ def check_script(
 
 
 def _find_in_text(facts: ScriptFacts) -> List[Finding]:
-    """Return the findings of the script rules, except on lines that nobody reads."""
+    """Return the findings of the script rules, except on lines that bash and sbatch never read."""
     off = () if facts.plan is None else facts.plan.cluster.policy.rules_off
     codes = [code for code in SCRIPT_RULES.judges if code not in off]
     findings = chain.from_iterable(SCRIPT_RULES.judge(code, facts) for code in codes)
     exits = facts.shell.calls("exit") if not facts.shell.broken else ()
-    end = next((each.place.line for each in exits if each.sure), len(facts.lines))
+    last_line = next((each.place.line for each in exits if each.sure), len(facts.lines))
     placed = (each if each.place.line else replace(each, place=facts.top) for each in findings)
     unique = dict.fromkeys(placed)
-    return [each for each in unique if each.place.line <= end or each.has(Trait.UNREACHED)]
+    return [each for each in unique if each.place.line <= last_line or each.has(Trait.UNREACHED)]
 
 
 def _find_in_plan(
@@ -81,22 +81,30 @@ def _find_in_plan(
             message += "; the site's other rules are skipped"
         elif is_elsewhere and finding.source and not finding.by_slurm:
             continue
-        given = facts.given(*finding.about)
-        is_of_now = finding.has(Trait.ONLY_NOW)
         excuse = _EXCUSES.get(finding.code)
-        if (is_of_now and not now) or (excuse is not None and excuse(facts, finding)):
+        is_for_later = finding.has(Trait.ONLY_NOW) and not now
+        if is_for_later or (excuse is not None and excuse(facts, finding)):
             continue
-        place = facts.top if not now else NOWHERE
-        if given is not None:
-            if _is_reported(given, finding, others):
-                continue
-            place = given.place
-        elif not is_of_now and not facts.has(*finding.about):  # the option is missing
-            place = facts.top
-        if finding.word:
-            place = facts.argument_place(finding.word) or place
+        given = facts.given(*finding.about)
+        if given is not None and _is_reported(given, finding, others):
+            continue
+        place = _find_place(facts, finding, given, now=now)
         edits = () if finding.instead is None else _with_option(facts, *finding.instead)
         yield replace(finding, message=message, place=place, edits=edits)
+
+
+def _find_place(
+    facts: ScriptFacts, finding: Finding, given: Optional[GivenOption], *, now: bool
+) -> SourceSpan:
+    """Return the place in the script of a finding on the plan, whose option is ``given`` there."""
+    argument = facts.argument_place(finding.word) if finding.word else None
+    if argument is not None:
+        return argument
+    if given is not None:
+        return given.place
+    lacks_option = not finding.has(Trait.ONLY_NOW) and not facts.has(*finding.about)
+    # Otherwise, what is submitted now has the option from outside the script.
+    return facts.top if lacks_option or not now else NOWHERE
 
 
 def _is_reported(given: GivenOption, finding: Finding, others: Sequence[Finding]) -> bool:
@@ -149,15 +157,17 @@ def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
     if given is None and facts.has(name):
         return ()  # from the environment or the command line
     if given is None:
+        # Below the last directive, or the first line; an option from outside has the line 0.
         last = max((option.place.line for option in facts.header.given), default=0) or 1
         end = len(facts.lines[last - 1]) + 1
         return (Edit(SourceSpan(last, end, end), f"\n#SBATCH --{name}={text}"),)
     place = given.value_place
-    if place.line == given.place.line and place.column == given.place.column:
+    is_one_word = (place.line, place.column) == (given.place.line, given.place.column)
+    if is_one_word:  # --name=value
         word = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
         before = re.match(r"--[\w-]+=", word)
         if before is None:
-            return ()
+            return ()  # a short option, such as -Jname
         place = SourceSpan(place.line, place.column + before.end(), place.end)
     return (Edit(place, text),)
 

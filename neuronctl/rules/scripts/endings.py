@@ -26,12 +26,14 @@ def check_unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
     if given is None or not launches:
         return
     flags, name, _ = split_signal(given.value or "")
-    if name.isdigit():
+    if name.isdigit():  # a signal's number: take its name, without SIG
         name = next((each.name[3:] for each in signals.Signals if each == int(name)), "")
     traps = facts.shell.traps(name.upper())
     if "B" in flags:
         is_delayed = not any(launch.command.background for launch in launches)
-        if not traps and not facts.shell.calls("exec") and not facts.reads_more:
+        # exec puts a program in the shell's place; a file that the shell reads may set a trap.
+        may_be_handled = traps or facts.shell.calls("exec") or facts.reads_more
+        if not may_be_handled:
             message = f"bash has no trap for the signal {name}, which ends it and the job"
             hint = f"write a trap for {name}, or remove B:, and start the program with srun"
             yield Finding(message, hint, place=given.place)
@@ -65,7 +67,8 @@ def check_hidden_exit_code(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _name_programs(facts: ScriptFacts) -> Dict[int, str]:
-    """Return the name of the program of each command that does the job's work, by its id()."""
+    """Return the first program of each command that does the job's work, by the command's id()."""
+    # Reversed, the first program of a command replaces the others.
     return {id(run.command): run.word.raw for run in reversed(facts.launches) if run.is_work}
 
 
@@ -91,16 +94,18 @@ def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Finding]:
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     programs, commands = _name_programs(facts), facts.shell.uncaptured
-    for number, (command, reader) in enumerate(zip(commands, commands[1:]), 2):
-        program = programs.get(id(command))
+    for index, (command, reader) in enumerate(zip(commands, commands[1:])):
+        program, following = programs.get(id(command)), commands[index + 2 :]
         is_filtered = reader.piped and reader.name in _FILTERS and not command.background
-        is_last_work = all(each.piped or _wraps_up(each) for each in commands[number:])
-        if program is None or not is_filtered or not (facts.strict or is_last_work):
+        is_last_work = all(each.piped or _wraps_up(each) for each in following)
+        if program is None or not is_filtered:
             continue
+        if not facts.strict and not is_last_work:
+            continue  # without -e, the script continues whatever the exit code is
         effect = "the job ends as COMPLETED" if is_last_work else "the script goes on"
         message = f"the exit code here is that of {reader.name}: {program} may fail, and {effect}"
         # Without -e, only the exit code of the last command counts.
-        flags = "-o" if facts.strict or number == len(commands) else "-eo"
+        flags = "-o" if facts.strict or not following else "-eo"
         yield Finding(message, f"write set {flags} pipefail before it", place=reader.place)
         return
 
@@ -121,9 +126,10 @@ def _followed_by_success(facts: ScriptFacts) -> Iterator[Finding]:
     commands = [each for each in facts.shell.uncaptured if each.words]
     while commands and commands[-1].name == "exit" and not commands[-1].arguments:
         commands.pop()  # it exits with the code of the command before it
-    for number, command in enumerate(commands[:-1], 1):
-        program, following = programs.get(id(command)), commands[number:]
-        if program is None or (following[0].piped and "pipefail" not in facts.text):
+    for index, command in enumerate(commands[:-1]):
+        program, following = programs.get(id(command)), commands[index + 1 :]
+        is_lost_in_pipe = following[0].piped and "pipefail" not in facts.text
+        if program is None or is_lost_in_pipe:
             continue
         hiding, hint = _find_hiding(facts, command, following)
         if hiding is not None:
@@ -137,30 +143,24 @@ def _find_hiding(
     facts: ScriptFacts, command: Command, following: Sequence[Command]
 ) -> Tuple[Optional[Command], str]:
     """Return which of the following commands hides a command's exit code, or None; and a hint."""
-    alternative, end = following[0], following[-1]
+    alternative, last = following[0], following[-1]
     waits = [each for each in following if each.name == "wait"]
     if alternative.joined == "||":
         hiding = alternative if _ignores_failure(facts, following) else None
         return hiding, "remove it: the job then fails if the program does"
     if command.background and waits and not waits[0].arguments:
-        hiding = None if _reads_code(facts, command, None) else waits[0]
+        hiding = None if _reads_code(facts, command) else waits[0]
         return hiding, "write wait PID for each program, and exit with its code"
-    exits = end.name == "exit" and end.arguments == ("0",) and end.sure
-    removes = facts.lines[end.place.line - 1].lstrip().startswith("rm -")
-    succeeds = exits or removes or end.name in _SUCCEED
-    has_its_code = end.name == "wait" and end.arguments
-    is_lost = command.background and not waits  # NC651 reports this
-    if (
-        facts.strict
-        or has_its_code
-        or is_lost
-        or not succeeds
-        or not all(map(_wraps_up, following))
-    ):
+    exits = last.name == "exit" and last.arguments == ("0",) and last.sure
+    removes = facts.lines[last.place.line - 1].lstrip().startswith("rm -")
+    waits_for_it = last.name == "wait" and last.arguments
+    succeeds = (exits or removes or last.name in _SUCCEED) and not waits_for_it
+    is_left_alone = command.background and not waits  # NC651 reports this
+    if facts.strict or is_left_alone or not succeeds or not all(map(_wraps_up, following)):
         return None, ""
-    if _reads_code(facts, command, end if exits else None):
+    if _reads_code(facts, command, last if exits else None):
         return None, ""
-    return end, "write set -e above it: the job then ends at its first failure"
+    return last, "write set -e above it: the job then ends at its first failure"
 
 
 def _ignores_failure(facts: ScriptFacts, following: Sequence[Command]) -> bool:
@@ -171,10 +171,10 @@ def _ignores_failure(facts: ScriptFacts, following: Sequence[Command]) -> bool:
     return following[0].name in _SUCCEED and not is_intended and bool(is_work)
 
 
-def _reads_code(facts: ScriptFacts, command: Command, end: Optional[Command]) -> bool:
-    """Return True if the text around or after a command may look at its exit code.
+def _reads_code(facts: ScriptFacts, command: Command, end: Optional[Command] = None) -> bool:
+    """Return True if the script may look at a command's exit code, in a trap or below the command.
 
-    end: the command above which that text ends; None if it is the whole script.
+    end: the command above which to stop looking; None: at the end of the script.
     """
     if re.search(r"\btrap\b.*\b(ERR|EXIT|(SIG)?CHLD)\b", facts.text):
         return True

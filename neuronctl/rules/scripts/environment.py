@@ -34,7 +34,7 @@ _NO_CONDA = re.compile(
 
 
 def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
-    """Return True if no earlier command of these names may define this one, as ``source`` may."""
+    """Return True if no command above, of the names in ``readers``, may define this command."""
     position = (command.place.line, command.place.column)
     for reader in facts.shell.calls(*readers):
         words = [word.raw for word in reader.words[1:]]
@@ -71,17 +71,16 @@ def _conda_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
     for command in facts.shell.calls(*_CONDA, "source"):
         if command.arguments[:1] != ("activate",):
             continue
-        readers: Tuple[str, ...] = _READ_BEFORE
         if command.name == "source":
-            severity, readers = NOTE, (*_READ_BEFORE, *_CONDA)
-            message = "'source activate' works only if the shell that submits has conda's bin in "
-            message += "PATH"
+            readers = (*_READ_BEFORE, *_CONDA)
+            is_missing = not facts.shell.assigned("PATH") and _is_first(facts, command, *readers)
+            severity, message = NOTE, "'source activate' works only if the shell that submits has "
+            message += "conda's bin in PATH"
         else:
-            severity = WARNING
-            message = f"'{command.name} activate' fails in a batch shell, which has not read "
-            message += f"{command.name}'s shell functions"
-        sets_path = command.name == "source" and facts.shell.assigned("PATH")
-        if not sets_path and _is_first(facts, command, *readers):
+            is_missing = _is_first(facts, command, *_READ_BEFORE)
+            severity, message = WARNING, f"'{command.name} activate' fails in a batch shell, which "
+            message += f"has not read {command.name}'s shell functions"
+        if is_missing:
             yield Finding(message, _HOOK, place=command.place, severity=severity)
             return
 
@@ -115,7 +114,8 @@ def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:
             activated_at = line
         elif module is not None and activated_at and any(work > line for work in work_lines):
             below = "\n".join(facts.lines[line:])
-            if "activate" not in below and "python " in below:
+            is_used = "python " in below and "activate" not in below
+            if is_used:
                 message = f"from here on, python is that of {module[1]}, not of the environment "
                 message += f"of line {activated_at}"
                 yield Finding(message, "load modules before that line", place=command.place)
@@ -142,7 +142,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("PBS_NP", "NSLOTS", "LSB_DJOB_NUMPROC"), "SLURM_NTASKS"),
     **dict.fromkeys(("PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS"), "SLURM_JOB_NODELIST"),
 }
-"""Variables of other schedulers, and Slurm's for the same."""
+"""Variable of another scheduler -> Slurm's with the same meaning."""
 
 _SIZES = (
     *(*_ONLY_WITH, "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -173,7 +173,7 @@ def check_not_set(facts: ScriptFacts) -> Iterator[Finding]:
     words += [variable.word for variable in facts.shell.assignments]
     for word in (*words, *facts.shell.files):
         for name in word.names:
-            if name in word.raw:
+            if name in word.raw:  # the others made the values of the word's variables
                 used.setdefault(name, word.place)
     yield from _misspelled_names(facts, used)
     if facts.header.given:
@@ -199,7 +199,7 @@ def _misspelled_names(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
 
 
 def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
-    """Yield variables that Slurm sets only with an option, or another scheduler instead of it."""
+    """Yield variables that Slurm sets only with a missing option, and those of other schedulers."""
     has_all_options = not facts.header.unread and facts.header.components <= 1
     for name, place in used.items():
         options = _ONLY_WITH.get(name, ())
@@ -228,7 +228,7 @@ def _correct_name(name: str) -> str:
     if not name.startswith(("SLURM_", "SBATCH_")) or name in _variables() or name in variables():
         return ""
     if name.startswith("SBATCH_"):
-        option = name[len("SBATCH_") :].lower().replace("_", "-")
+        option = name[len("SBATCH_") :].lower().replace("_", "-")  # SBATCH_NODES: --nodes
         names = [variable for variable, sets in variables().items() if sets == option]
         names += [f"--{each.long}" for each in SBATCH if each.long == option]
     else:
@@ -292,7 +292,8 @@ def _uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
         command = start.launch.command
         words = [word.text for word in command.words]
         before = words[: len(words) - len(start.launch.own_words)]
-        call = uv_changes(words) if start.launch.name == "uv" or "uv" in before else ""
+        is_uv = start.launch.name == "uv" or "uv" in before  # or is started by it
+        call = uv_changes(words) if is_uv else ""
         if not call or command in judged:
             continue
         judged.append(command)

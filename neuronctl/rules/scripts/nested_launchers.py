@@ -50,7 +50,7 @@ def check_no_program(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _no_name_of_a_program(launch: Launch) -> Iterator[Finding]:
-    """Yield a launch of an assignment or of an option; tried with srun of Slurm 22.05."""
+    """Yield a launch whose program is an assignment or an option (tried with srun of 22.05)."""
     name, place = launch.word.raw, launch.place
     variable = re.match(r"[A-Za-z_]\w*=", name)
     before = launch.command.words[: -len(launch.own_words)]
@@ -92,22 +92,23 @@ def check_nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
         return
     background = [commands[at] for at in indexes]
     following = commands[indexes[-1] + 1 :]
-    # Another loop may ask whether the program still runs.
+    # A later loop may ask whether the program still runs; the loop that starts it does not.
     is_in_loop = background[-1].in_loop
     behind_its_loop = dropwhile(lambda each: is_in_loop and each.in_loop, following)
     if any(command.in_loop for command in behind_its_loop):
         return
-    lost, end = background[-1:], "at once"
     foreground = [command for command in following if _keeps_alive(command)]
     if foreground:
         # A client in the foreground is meant to end the job with its server. Another run of the
         # same program is not.
         files = {_python_file(command) for command in foreground} - {""}
-        lost = [command for command in background if _python_file(command) in files]
+        killed = [command for command in background if _python_file(command) in files]
         end = f"when line {foreground[-1].place.line} is done"
-    for command in lost[:1]:
+    else:
+        killed, end = background[-1:], "at once"
+    for command in killed[:1]:
         message = f"nothing waits for this: it is killed with the job, which ends {end}"
-        hint = "start the program itself, in the foreground"
+        hint = "start the program itself, in the foreground"  # tmux, screen
         if command.background:
             hint = "write wait as the last line"
         yield Finding(message, hint, place=command.place)
@@ -171,17 +172,19 @@ def _started_too_often(outer: Launch, start: Start) -> Iterator[Finding]:
 
 
 def _not_joined(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
-    """Yield a launcher that starts once on each of several nodes, and joins none of the others."""
+    """Yield a launcher that starts once on each of several nodes, and does not join the others."""
     launch, launcher = start.launch, start.launch.launcher
     is_one_per_node = (start.nodes or 1) > 1 and start.per_node == 1
     is_known = launch.certain and "PET_" not in facts.text
     if not is_one_per_node or not is_known or not launcher.starts_processes():
         return
     message, hint = f"{launch.kind} starts on {start.nodes} nodes, and ", _how_to_join(launch)
-    if not launch.has(*launcher.joins) or (launcher.endpoint and not launch.has(*launcher.nodes)):
+    lacks_nodes = launcher.endpoint and not launch.has(*launcher.nodes)  # torchrun's default is 1
+    if lacks_nodes or not launch.has(*launcher.joins):
         yield Finding(f"{message}each is for 1 node: they do not train together", hint)
         return
     nodes = launch.count(*launcher.nodes)
+    # These say where they meet, or that they do not; so does --nnodes=1.
     if not launcher.endpoint or nodes == 1 or launch.has("rdzv_conf", "standalone"):
         return
     # torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node has
@@ -218,15 +221,15 @@ def check_launch_counts(facts: ScriptFacts) -> Iterator[Finding]:
 
 def _program_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
     """Yield the last program that the batch shell starts once, in a job with several tasks."""
-    may_have_nodes = plan.nodes > 1 or not facts.fixed_nodes
+    may_span_nodes = plan.nodes > 1 or not facts.fixed_nodes
     names = {launch.name for launch in facts.launches}
-    if re.search(r"(?i)parsl|dask", facts.text) or (may_have_nodes and names & _GO_ELSEWHERE):
+    if re.search(r"(?i)parsl|dask", facts.text) or (may_span_nodes and names & _GO_ELSEWHERE):
         return  # they start their workers themselves
-    starts = [start for start in facts.starts if _is_for_tasks(start.launch, may_have_nodes)]
+    starts = [start for start in facts.starts if _is_for_tasks(start.launch, may_span_nodes)]
     commands = [launch.command for start in starts for launch in (start.launch, *start.outer)]
     # Programs side by side, or in a function, may be what the tasks are for; so may a loop, but
     # not on other nodes.
-    loops = [each for each in commands if each.looped and not (each.in_loop and may_have_nodes)]
+    loops = [each for each in commands if each.looped and not (each.in_loop and may_span_nodes)]
     if not starts or loops or any(command.background for command in commands):
         return
     words = [word for start in starts for word in start.launch.own_words[1:]]
@@ -260,11 +263,11 @@ _ON_ONE_NODE = (
 _GO_ELSEWHERE = frozenset("ssh pdsh pssh clush parallel flux".split())  # noqa: SIM905
 
 
-def _is_for_tasks(launch: Launch, may_have_nodes: bool) -> bool:
+def _is_for_tasks(launch: Launch, may_span_nodes: bool) -> bool:
     """Return True if srun would start the program in each task."""
     if launch.kind != PROGRAM or launch.command.captured:
         return is_own_program(launch)
-    uses_one_node = may_have_nodes and re.fullmatch(_ON_ONE_NODE, launch.name)
+    uses_one_node = may_span_nodes and re.fullmatch(_ON_ONE_NODE, launch.name)
     return bool(uses_one_node or re.fullmatch(_OF_MPI, launch.name))
 
 

@@ -42,18 +42,18 @@ def _ranks_in_commands(facts: ScriptFacts, nodes: int) -> Iterator[Finding]:
             continue
         # Without srun, several processes are certain, and their number does not matter.
         counts = facts.count_processes(launch) if launch.is_srun else (nodes, 2)
-        nodes_used, per_node = counts or (0, 0)
+        nodes_used, per_node = counts or (0, 0)  # 0: not known
+        if nodes_used * per_node < 2:
+            continue
         # torchrun ignores --node_rank with such an option.
         has_endpoint = any(each.has(*each.launcher.endpoint) for each in (launch, *launch.below()))
-        for word in launch.command.words if nodes_used * per_node > 1 else ():
+        for word in launch.command.words:
             name = _find_rank(word.names, nodes_used)
             if name and (not has_endpoint or "is_host=" in word.raw):
-                # Another variable may supply it.
-                is_here = name in word.raw
+                is_here = name in word.raw  # and not in the value of the word's variable
                 effect = f"expands ${name} here" if is_here else f"has set {word.raw} from ${name}"
-                message = (
-                    f"the batch shell {effect}, and it is 0: every process gets the same value"
-                )
+                message = f"the batch shell {effect}, and it is 0: every process gets the same "
+                message += "value"
                 hint = f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
                 yield Finding(message, f"{hint}\\${name}", place=word.place)
 
@@ -70,8 +70,8 @@ def _ranks_in_variables(facts: ScriptFacts, nodes: int) -> Iterator[Finding]:
         is_exported = variable.exported and variable.sure and variable.name not in used
         if name and is_exported and not is_set_anew:
             message = f"the batch shell expands ${name} here, and it is 0: {variable.name} is the "
-            hint = f"let each task set it: srun bash -c 'export {variable.name}=${name}; …'"
             message += "same in every process"
+            hint = f"let each task set it: srun bash -c 'export {variable.name}=${name}; …'"
             yield Finding(message, hint, place=variable.place, severity=WARNING)
 
 
@@ -89,10 +89,10 @@ def check_fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
 def _ports(facts: ScriptFacts) -> List[Tuple[Optional[str], SourceSpan]]:
     """Return the ports where processes meet, with their places; None for an unknown value."""
     variables = facts.shell.assigned("MASTER_PORT")
+    ports: List[Tuple[Optional[str], SourceSpan]] = []
     is_set_once = len(variables) == 1 and "{MASTER_PORT:" not in facts.text
-    ports = [(each.word.value, each.place) for each in variables if is_set_once]
-    if not _is_port_read(facts, variables):
-        ports = []
+    if is_set_once and _is_port_read(facts, variables):
+        ports.append((variables[0].word.value, variables[0].place))
     for launch in facts.every_launch:
         if launch.has("standalone"):
             continue
@@ -121,7 +121,7 @@ def _nodes_are_shared(facts: ScriptFacts) -> bool:
     cores = plan.partition.max_cores_per_node
     if cores and plan.cores_per_node >= cores:
         return False
-    # A job of several nodes usually has whole ones, with four or eight GPUs.
+    # If the catalog knows no GPUs: several nodes are usually whole ones, with four or eight.
     gpus_of_node = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 8)
     return plan.gpus_per_node < gpus_of_node
 
@@ -209,7 +209,9 @@ def _set_by_each_task(facts: ScriptFacts) -> Iterator[_Address]:
     """Yield the ports and addresses that each of several tasks chooses for itself."""
     for launch in facts.launches:
         nodes, per_node = (facts.count_processes(launch) if launch.is_srun else None) or (1, 1)
-        for word in launch.command.words if nodes * per_node > 1 else ():
+        if nodes * per_node < 2:
+            continue
+        for word in launch.command.words:
             setting = re.search(_SET_BY_EACH_TASK, word.raw)
             if setting is None or (nodes == 1 and setting[0].startswith("MASTER_ADDR")):
                 continue
@@ -225,7 +227,9 @@ def _loopback(facts: ScriptFacts) -> Iterator[_Address]:
     yield from _loopback_in_variables(facts, sruns)
     for srun in sruns:
         nodes, _ = facts.count_processes(srun) or (1, 1)
-        words = srun.command.words if nodes > 1 else ()
+        if nodes < 2:
+            continue
+        words = srun.command.words
         for option, word in zip(words, words[1:]):
             is_for_address = re.match(r"--?\w*(addr|coordinator|host|master|init)", option.raw)
             if is_for_address and _IS_LOOPBACK.fullmatch(word.raw):
@@ -246,7 +250,7 @@ def _loopback_in_variables(facts: ScriptFacts, sruns: Sequence[Launch]) -> Itera
 
 
 def _loopback_in_launchers(facts: ScriptFacts) -> Iterator[_Address]:
-    """Yield the addresses of each node itself in the options of launchers on several nodes."""
+    """Yield addresses of launchers on several nodes that are another machine on each of them."""
     for start in facts.starts:
         launch, launcher = start.launch, start.launch.launcher
         if start.nodes == 1 or launch.count(*launcher.nodes) == 1:

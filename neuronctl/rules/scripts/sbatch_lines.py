@@ -29,20 +29,19 @@ from neuronctl.slurm.sbatch_options import is_of_a_plugin
 def check_refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for refusal in facts.header.refusals:
         is_newer = facts.release and refusal.since and facts.release < refusal.since
-        if refusal.whole or is_newer:  # NC602 reports the file as a whole
+        if refusal.whole or is_newer:  # NC602 reports what is wrong with the whole file
             continue
         message, severity = f"sbatch refuses the script: {refusal.message}", ERROR
         if refusal.since and not facts.release:
             message += f" (since Slurm {'.'.join(f'{number:02}' for number in refusal.since)})"
             severity = WARNING
-        place = refusal.place if refusal.place.line else facts.top
-        edits = refusal.edits
+        place, edits = refusal.place if refusal.place.line else facts.top, refusal.edits
         yield Finding(message, refusal.hint, place=place, edits=edits, severity=severity)
     yield from _find_options_of_plugins(facts)
 
 
 def _find_options_of_plugins(facts: ScriptFacts) -> Iterator[Finding]:
-    """Yield each option that sbatch has only with a plugin; a script may show that shifter is."""
+    """Yield each option that only a plugin adds to sbatch, unless the script is for shifter's."""
     refused = {refusal.place.line for refusal in facts.header.refusals}
     for given in facts.header.options.values():
         is_of_shifter = given.name in ("image", "module", "volume") and "shifter" in facts.text
@@ -62,8 +61,8 @@ def check_refused_file(facts: ScriptFacts) -> Iterator[Finding]:
     severity = WARNING if is_text and not is_script else ERROR
     for refusal in facts.header.refusals:
         if refusal.whole:
-            message, place = f"sbatch refuses the script: {refusal.message}", refusal.place
-            edits = refusal.edits
+            message = f"sbatch refuses the script: {refusal.message}"
+            place, edits = refusal.place, refusal.edits
             yield Finding(message, refusal.hint, place=place, severity=severity, edits=edits)
 
 
@@ -93,6 +92,7 @@ def check_late_directive(facts: ScriptFacts) -> Iterator[Finding]:
 @script_rule(WARNING, "NC604", "line that only looks like a directive", Trait.UNREACHED)
 def check_like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in _ignored(facts, Ignored.MISSPELLED):
+        # In a script with directives, `# SBATCH --mem=8G` is switched off on purpose.
         is_disabled = facts.header.given and ignored.text.startswith(("# ", "#\t", "#--"))
         # A line with the name of a script shows how to submit it.
         shows_use = re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", ignored.text)
@@ -176,7 +176,7 @@ def _unexpanded_variable(
     name, value = option.name, option.value or ""
     effect, hint = "", "write the value itself"
     edits: Tuple[Edit, ...] = ()
-    # Slurm reads as much of --array as it can after %.
+    # After % in --array, Slurm takes as much as it can read, and refuses nothing.
     is_index = name == "array" and variable.start() < len(value.partition("%")[0])
     if name in _REFUSED_WITH_A_VARIABLE or is_index:
         effect = ", and Slurm refuses the job"
@@ -270,7 +270,7 @@ def check_beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
             count, offset = _count_elements(facts, name), _find_offset(facts, index)
             if count is None or offset is None:
                 continue
-            first, last = max(0, -offset), count - 1 - offset
+            first, last = max(0, -offset), count - 1 - offset  # the indexes with an element
             is_above = max(tasks.indexes, default=last) > last
             is_below = min(tasks.indexes, default=first) < first
             if is_above or is_below:

@@ -25,7 +25,7 @@ class Start:
     """A program that the script starts, and how often.
 
     nodes: how many it starts on. per_node: how often on each of them. None if not known. outer: the
-    launches that start it, the outermost first; empty if the batch shell starts it.
+    launches that start it, the outermost first; () if the batch shell starts it.
     """
 
     launch: Launch
@@ -118,21 +118,20 @@ class ScriptFacts:
         yield start
         launch, launcher = start.launch, start.launch.launcher
         nodes, per_node = start.nodes, start.per_node
-        if launch.is_launcher:
-            nodes, per_node = self.count_processes(launch) or (None, None)
-        if launch.is_launcher and launcher.starts_processes() and start.nodes is not None:
+        if launcher.starts_processes() and nodes is not None:  # on the nodes where it starts itself
             total = launch.count(*launcher.processes) or 0
-            nodes = start.nodes
             per_node = launch.count(*launcher.processes_per_node) or total // nodes or None
+        elif launch.is_launcher:
+            nodes, per_node = self.count_processes(launch) or (None, None)
         for inner in launch.inside:
             yield from self._starts(Start(inner, nodes, per_node, (*start.outer, launch)))
 
     @cached_property
     def ranks_are_given(self) -> bool:
         """Return True if launchers that set ranks start all Python programs."""
-        launchers = any(start.launch.launcher.starts_processes() for start in self.starts)
+        has_launcher = any(start.launch.launcher.starts_processes() for start in self.starts)
         programs = (start for start in self.starts if start.launch.kind == PYTHON)
-        return launchers and all(start.gets_rank for start in programs)
+        return has_launcher and all(start.gets_rank for start in programs)
 
     @cached_property
     def uses_launcher(self) -> bool:

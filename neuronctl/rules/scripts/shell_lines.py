@@ -100,10 +100,11 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
         if each.name[:1] == "-" and not facts.lines[each.place.line - 2].startswith("#")
     ]
     for place, word in sorted(first_words, key=lambda first: first[0].line):
-        numbers = [at for at in range(1, place.line) if facts.lines[at - 1].strip()]
-        if not numbers or facts.lines[place.line - 1][: place.column - 1].strip():
+        numbers_above = [at for at in range(1, place.line) if facts.lines[at - 1].strip()]
+        begins_line = not facts.lines[place.line - 1][: place.column - 1].strip()
+        if not numbers_above or not begins_line:
             continue
-        number = numbers[-1]  # of the last line above that is not blank
+        number = numbers_above[-1]  # of the last line above that is not blank
         reason, hint = _end_of_command(facts, number, place.line, word)
         if reason:
             message = f"bash takes {word} for a command: line {number} {reason}"
@@ -114,8 +115,8 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
 def _end_of_command(facts: ScriptFacts, number: int, below: int, word: str) -> Tuple[str, str]:
     """Return why a line ends a command that the word below would continue, and a hint.
 
-    number, below: of the two lines, with only blank ones between them. "" if the line is not
-    meant to continue.
+    Return "" as the reason if no command is meant to continue. number: of the line. below: the
+    number of the word's line; only blank lines are between the two.
     """
     above = facts.lines[number - 1]
     is_apart = number < below - 1
@@ -162,7 +163,7 @@ _VALUE_OF_YOURS = r"""(?xi)
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read, or is not filled in", Trait.SPELLING)
 def check_syntax(facts: ScriptFacts) -> Iterator[Finding]:
-    for given in facts.header.options.values():  # without overridden ones
+    for given in facts.header.options.values():  # these lack overridden ones
         if given.source == SCRIPT:
             yield from _unfilled_option(given)
     yield from _unfilled_words(facts)

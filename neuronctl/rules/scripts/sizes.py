@@ -13,18 +13,13 @@ from neuronctl.common import units
 from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted, duration
-from neuronctl.launch.launchers import ALL, ONE
+from neuronctl.launch.launchers import ALL, ONE, Launcher
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.consistency import contradictions
 from neuronctl.rules.local_facts import stated_sizes
 from neuronctl.rules.scripts.nested_launchers import is_own_program, is_trifle
-from neuronctl.rules.scripts.script_facts import (
-    SCRIPT_RULES,
-    ScriptFacts,
-    Start,
-    script_rule,
-)
+from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts, Start, script_rule
 from neuronctl.scripts.header import GPU_OPTIONS, digits
 from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
 from neuronctl.scripts.shell_text import ShellWord
@@ -38,7 +33,7 @@ def check_tasks_and_nodes(facts: ScriptFacts) -> Iterator[Finding]:
     )
     if given is None or tasks is None or facts.plan is None:
         return
-    total = (per_node or 0) * (nodes or 1)
+    total = (per_node or 0) * (nodes or 1)  # 0 without --ntasks-per-node
     if nodes is not None and tasks < nodes:
         message = f"{counted(tasks, 'task')} on {nodes} nodes: sbatch reduces the job to "
         message += f"{counted(tasks, 'node')}, with a warning that few people see"
@@ -51,7 +46,7 @@ def check_tasks_and_nodes(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 _AS_HOURS = r"0[0-9]+:00|(12|24|36|48|72|96):00"
-"""Half a day, a day, or as a clock shows it: few people mean minutes."""
+"""Values such as 12:00, 24:00, and 08:00: few people mean minutes."""
 
 
 @script_rule(WARNING, "NC612", "time or memory in another unit", Trait.UNREACHED)
@@ -71,7 +66,7 @@ def check_units(facts: ScriptFacts) -> Iterator[Finding]:
 def _find_little_memory(facts: ScriptFacts) -> Iterator[Finding]:
     """Yield each option for memory with a plain number, so in MB, that is too small for a job."""
     has_gpus = facts.plan is not None and facts.plan.gpus_per_node > 0
-    for name, least in (("mem", 65), ("mem-per-cpu", 32), ("mem-per-gpu", 32)):
+    for name, least in (("mem", 65), ("mem-per-cpu", 32), ("mem-per-gpu", 32)):  # in MB
         given = facts.given(name)
         size = digits(given.value) if given is not None else None
         cores = facts.plan.cores_per_node if facts.plan and name == "mem-per-cpu" else 1
@@ -100,20 +95,19 @@ def _more_than_the_job(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Ite
     """Yield an srun with more cores, or an mpirun with more processes, than the job has."""
     has_size = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     may_have_more = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
-    if not has_size or may_have_more or not launch.certain or launch.command.looped:
+    if not has_size or may_have_more or not launch.certain:
         return
-    if launch.has(*_MORE_TASKS, *launch.launcher.places):
+    # A command in a loop or a function may never run.
+    if launch.command.looped or launch.has(*_MORE_TASKS, *launch.launcher.places):
         return
-    per_task = 1  # cores
     if launch.is_srun:
         available, unit = facts.tasks * plan.cpus_per_task, "core"
+        has_own_size = launch.has("ntasks", "nodes", "ntasks_per_node", "ntasks_per_gpu")
+        tasks = launch.count("ntasks") if has_own_size else facts.tasks  # from SLURM_NTASKS
         per_task = launch.count("cpus_per_task") or 1
-        tasks = launch.count("ntasks")
-        if not launch.has("ntasks", "nodes", "ntasks_per_node", "ntasks_per_gpu"):
-            tasks = facts.tasks  # the job's (SLURM_NTASKS)
-    elif launch.launcher.uncounted == ALL:
+    elif launch.launcher.uncounted == ALL:  # mpirun
         available, unit = facts.tasks, "task"
-        tasks = launch.count(*launch.launcher.processes)
+        tasks, per_task = launch.count(*launch.launcher.processes), 1
     else:
         return
     if tasks and tasks * per_task > available:
@@ -128,7 +122,7 @@ def _more_than_the_job(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Ite
 
 
 def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Finding]:
-    """Yield launches with another number of nodes than the job or step has."""
+    """Yield a launch for another number of nodes than the job, or the srun that starts it, has."""
     launch, launcher = start.launch, start.launch.launcher
     # A launcher that joins no others takes the nodes that exist.
     joins_others = bool({*launcher.nodes} & {*launcher.joins})
@@ -169,18 +163,21 @@ def check_processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         return
     for start in facts.starts:
         yield from _too_many_tasks(start, plan)
-    starts = [(start, start.launch.launcher) for start in facts.starts]
-    launchers = [start for start, each in starts if each.starts_processes() or each.ssh]
+    launchers = [start for start in facts.starts if _starts_its_processes(start.launch.launcher)]
     for start in launchers:
         launch = start.launch
         gpus, scope = _gpus_for(start, plan)
         processes = launch.count(*launch.launcher.counts)
-        if processes == 1:  # one process per start; NC621 reports several starts
+        if processes == 1:  # then the number of starts counts; NC621 reports starts of several
             processes = start.per_node
         # Several launches may each take a share of the GPUs.
         is_alone = len(launchers) == 1 and not launch.command.background
         if processes is not None and (processes > gpus or (processes < gpus and is_alone)):
             yield _differ(launch, processes, gpus, scope)
+
+
+def _starts_its_processes(launcher: Launcher) -> bool:
+    return launcher.starts_processes() or launcher.ssh
 
 
 def _gpus_for(start: Start, plan: JobPlan) -> Tuple[int, str]:
@@ -234,28 +231,28 @@ def check_idle_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         return
     per_node = plan.gpus_per_node
     launchers = [start for start in starts if start.launch.launcher.starts_processes()]
-    has_number = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
-    if per_node > 1 and launchers and not has_number and all(map(_starts_one, launchers)):
-        launch = launchers[0].launch
-        option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
-        message = (
-            f"without {option}, {launch.kind} starts 1 process for the {per_node} GPUs of its "
-        )
-        hint = f"write {option}={per_node}"
-        yield Finding(f"{message}node", hint, place=launch.place, severity=WARNING)
+    # Variables may give a launcher its number of processes, or a program its GPU.
+    has_variable = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
+    if per_node > 1 and launchers and not has_variable and all(map(_starts_one, launchers)):
+        yield _without_number(launchers[0].launch, per_node)
         return
     gpus = per_node * plan.nodes
     for start in starts:
         processes = _count_one_gpu_processes(facts, start)
         if 0 < processes < gpus:
-            message = (
-                f"{counted(processes, 'process')} for {counted(gpus, 'GPU')}: the others stay "
-            )
-            message += "idle unless the program uses several by itself"
+            message = f"{counted(processes, 'process')} for {counted(gpus, 'GPU')}: the others "
+            message += "stay idle unless the program uses several by itself"
             hint = f"start one process per GPU (torchrun --nproc_per_node={per_node}, or "
             hint += f"--ntasks-per-node={per_node} and srun), or request fewer GPUs"
             yield Finding(message, hint, place=start.launch.place)
             return
+
+
+def _without_number(launch: Launch, gpus: int) -> Finding:
+    """Return the finding for a launcher whose number of processes, by default 1, is not given."""
+    option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
+    message = f"without {option}, {launch.kind} starts 1 process for the {gpus} GPUs of its node"
+    return Finding(message, f"write {option}={gpus}", place=launch.place, severity=WARNING)
 
 
 def _count_one_gpu_processes(facts: ScriptFacts, start: Start) -> int:
@@ -264,13 +261,14 @@ def _count_one_gpu_processes(facts: ScriptFacts, start: Start) -> int:
     words = " ".join(word.text for word in launch.own_words[1:])
     if not is_own_program(launch) or _SEVERAL.search(words) or re.search(_LAUNCHES, words):
         return 0
-    if launch.command.looped and not launch.command.in_loop:
+    is_in_function = launch.command.looped and not launch.command.in_loop
+    if is_in_function:  # which may run any number of times
         return 0
     if not start.outer:
         return 1 if facts.tasks == 1 and not facts.uses_launcher else 0
-    run = start.outer[0]
-    is_srun_or_mpirun = run.is_launcher and not run.launcher.starts_processes()
-    has_share = run.has(*GPU_OPTIONS, "exact") or run.launcher.ssh
+    outermost = start.outer[0]
+    is_srun_or_mpirun = outermost.is_launcher and not outermost.launcher.starts_processes()
+    has_share = outermost.has(*GPU_OPTIONS, "exact") or outermost.launcher.ssh
     if len(start.outer) > 1 or not is_srun_or_mpirun or has_share:
         return 0
     return (start.nodes or 0) * (start.per_node or 0)
@@ -303,7 +301,7 @@ def _stated_sizes(facts: ScriptFacts) -> Iterator[Finding]:
 SCRIPT_RULES.judges["NC306"] = _stated_sizes
 
 _BY_RANK = r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightning"
-"""A script of a program that usually takes the GPU with the number of its local rank."""
+"""Text of a script whose program usually takes the GPU with the number of its local rank."""
 
 
 @script_rule(NOTE, "NC627", "each task sees one GPU only")
@@ -359,21 +357,25 @@ def check_blind_container(facts: ScriptFacts) -> Iterator[Finding]:
         return  # their containers only need the devices
     for launch in facts.every_launch:
         words = launch.command.words
-        program = len(words) - len(launch.own_words)
-        before = enumerate(words[: program + 1])
-        runtimes = [at for at, word in before if word.basename in CONTAINERS]
-        if not runtimes or not launch.certain or not _may_use_gpus(launch):
+        program_at = len(words) - len(launch.own_words)
+        up_to_program = enumerate(words[: program_at + 1])
+        runtimes_at = [at for at, word in up_to_program if word.basename in CONTAINERS]
+        if not runtimes_at or not launch.certain or not _may_use_gpus(launch):
             continue
-        runtime = runtimes[0]
-        verb = words[runtime + 1].value if runtime + 1 < len(words) else ""
+        runtime_at = runtimes_at[0]
+        runtime, arguments = words[runtime_at], words[runtime_at + 1 :]
+        verb = arguments[0].value if arguments else ""
+        # The image is right before the program, or, if the image's own runs, right after the verb.
+        options = arguments[1:2]
+        if runtime_at < program_at:
+            options = arguments[1 : program_at - runtime_at - 1]
         # A variable before the image may contain the option.
-        options = words[runtime + 2 : program if runtime < program else runtime + 3]
         may_have_option = any("$" in word.raw and "/" not in word.raw for word in options)
         if verb in ("exec", "run") and not may_have_option:
             message = "without --nv, the container has no GPU driver: the program fails or uses "
             message += "the CPU, unless the site has set 'always use nv'"
-            hint = f"write {words[runtime].raw} {words[runtime + 1].raw} --nv"
-            yield Finding(message, hint, place=words[runtime].place)
+            hint = f"write {runtime.raw} {arguments[0].raw} --nv"
+            yield Finding(message, hint, place=runtime.place)
             return
 
 

@@ -48,33 +48,33 @@ _SECTIONS = {
 class JobCommand(click.Command):
     """A command whose help shows the job's options in groups."""
 
-    def hint_at_option(self, option: str, other: str) -> str:
-        """Return the hint about an unknown option: ``other``, or how to pass it to sbatch."""
-        has_sbatch = any(parameter.name == "sbatch" for parameter in self.params)
-        return _hint_at_sbatch(option, other) if has_sbatch else other
+    def hint_at_option(self, option: str, usual_hint: str) -> str:
+        """Return ``usual_hint`` about an unknown option, or how to pass the option to sbatch."""
+        takes_sbatch_options = any(parameter.name == "sbatch" for parameter in self.params)
+        return _hint_at_sbatch(option, usual_hint) if takes_sbatch_options else usual_hint
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         """Note whether the words follow ``--``; refuse secrets among the options."""
-        typed = list(args)
-        rest = super().parse_args(ctx, args)
+        typed = list(args)  # click removes what it parses
+        unparsed = super().parse_args(ctx, args)
         _refuse_typed_secrets(ctx.params.get("env") or ())
         word_count = len(ctx.params.get("words", ()))
         before_words = typed[: len(typed) - word_count]
-        ctx.meta[BEHIND_DASHES] = before_words[-1:] == ["--"]
-        return rest
+        ctx.meta[BEHIND_DASHES] = bool(before_words) and before_words[-1] == "--"
+        return unparsed
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in sections."""
-        title_of: Dict[str, str] = {}
+        title_by_name: Dict[str, str] = {}
         for title, names in _SECTIONS.items():
-            title_of.update(dict.fromkeys(names.split(), title))
+            title_by_name.update(dict.fromkeys(names.split(), title))
         sections: Dict[str, List[Tuple[str, str]]] = {title: [] for title in _SECTIONS}
         others: List[Tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)
             # Some versions of click also list arguments here; the usage line has them.
             if row is not None and isinstance(parameter, click.Option):
-                title = title_of.get((parameter.name or "").replace("_", "-"), "")
+                title = title_by_name.get((parameter.name or "").replace("_", "-"), "")
                 sections.get(title, others).append(row)
         sections["Other options" if any(sections.values()) else "Options"] = others
         for title, rows in sections.items():
@@ -83,18 +83,18 @@ class JobCommand(click.Command):
                     formatter.write_dl(rows)
 
 
-def _hint_at_sbatch(option: str, other: str) -> str:
-    """Return how to pass an option to sbatch, which may have it; other: the hint without sbatch."""
+def _hint_at_sbatch(option: str, usual_hint: str) -> str:
+    """Return how to pass an option to sbatch if sbatch has or may have it, else ``usual_hint``."""
     from neuronctl.slurm.sbatch_options import SBATCH, VALUE
 
     name = option.lstrip("-")
-    for known in SBATCH:
-        if name in (known.long, known.short):
-            value = "=VALUE" if known.takes == VALUE else ""
-            return f"sbatch has it: --sbatch {known.long}{value}"
+    for sbatch_option in SBATCH:
+        if name in (sbatch_option.long, sbatch_option.short):
+            value = "=VALUE" if sbatch_option.takes == VALUE else ""
+            return f"sbatch has it: --sbatch {sbatch_option.long}{value}"
     if not option.startswith("--"):
-        return other
-    similar = other if other.startswith("did") else ""
+        return usual_hint
+    similar = usual_hint if usual_hint.startswith("did you mean") else ""
     return f"{similar} For one that only sbatch has: --sbatch {name}=VALUE".strip()
 
 
@@ -114,10 +114,10 @@ class BatchCommand(JobCommand):
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         """Parse the words; raise UsageError for an option of this command after the program."""
-        rest = super().parse_args(ctx, args)
+        unparsed = super().parse_args(ctx, args)
         words = ctx.params.get("words", ())
-        if ctx.meta[BEHIND_DASHES]:
-            return rest
+        if ctx.meta[BEHIND_DASHES]:  # the user has said that all words are the program's
+            return unparsed
         options: Set[str] = set()
         for parameter in self.params:
             options.update(parameter.opts, parameter.secondary_opts)
@@ -127,7 +127,7 @@ class BatchCommand(JobCommand):
                 problem = f"{word} comes after {words[0]}, which would receive it{harm}"
                 hint = f"to pass it to the program, put -- before {words[0]}"
                 raise UsageError(problem, f"put it before {words[0]}; {hint}")
-        return rest
+        return unparsed
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -138,8 +138,9 @@ def job_command(
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a click command with a job's options.
 
-    batch: also add the options that only a batch job has. SCRIPT and ARGS may follow the options.
-    Option parsing stops at SCRIPT: the words after it are its arguments.
+    batch: also add the options that only a batch job has. cls: the command's class, if another one
+    than BatchCommand or JobCommand. Option parsing stops at SCRIPT: the words after it are its
+    arguments.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:

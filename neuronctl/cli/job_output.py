@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubmitMode:
-    """How far to go with a job, and what to print. key: of --key, "" without it."""
+    """How far to go with a job, and what to print. key: the value of --key, "" without it."""
 
     dry_run: bool = False
     as_json: bool = False
@@ -83,7 +83,7 @@ class TerminalReporter(Reporter):
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted and what would happen; with ``--dry-run`` print the script."""
-        if judged is not None:
+        if judged is not None:  # a recorded script is submitted again without a judgement
             if self._before is not None:
                 from neuronctl.records.found_records import changed_values
 
@@ -123,24 +123,24 @@ class TerminalReporter(Reporter):
         done: Optional[Submission] = None,
         verdict: Optional[Verdict] = None,
     ) -> None:
-        """With ``--json``, print the data. verdict: in place of the job's own."""
+        """With ``--json``, print the data. verdict: replaces the one of ``judged``."""
         if self._mode.as_json:
             from neuronctl.cli.json_data import submission_data
 
-            own_verdict = None if judged is None else judged.verdict
-            data = submission_data(draft, judged, done, verdict or own_verdict)
+            judged_verdict = None if judged is None else judged.verdict
+            data = submission_data(draft, judged, done, verdict or judged_verdict)
             print_json("neuronctl.submit/2", data)
 
 
 def show_choice(choice: Optional[Choice]) -> None:
     """Print the partition that ``-p auto`` takes, why, and why not the others."""
-    candidates = () if choice is None else choice.candidates
-    for rank, candidate in enumerate(candidates):
-        if candidate.fits and rank == 0:
+    candidates = () if choice is None else choice.candidates  # the best first
+    for candidate in candidates:
+        if candidate.fits and candidate is candidates[0]:
             notify(f"-p auto takes {_candidate_words(candidate)}")
         elif candidate.fits:
             say(f"  next best: {_candidate_words(candidate)}")
-        elif not candidate.is_absent:
+        elif not candidate.is_absent:  # whether this Slurm has it at all
             say(f"  excluded: {candidate.name}: {candidate.exclusion}")
 
 
@@ -158,7 +158,8 @@ def show_findings(job: JudgedJob, shown: Set[str]) -> None:
     """
     notify(*job.warnings)
     for finding in job.findings:
-        if finding.waits or finding.message in shown:
+        is_in_verdict = finding.waits
+        if is_in_verdict or finding.message in shown:
             continue
         from neuronctl.cli.korean import in_language
         from neuronctl.rules.base import Trait
@@ -179,7 +180,10 @@ def show_findings(job: JudgedJob, shown: Set[str]) -> None:
 def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
     """Print a table of values, each with its source and the reason for it."""
     columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
-    rows = [[name, value, ": ".join(filter(None, because))] for name, value, *because in decisions]
+    rows = [
+        [name, value, ": ".join(filter(None, (source, why)))]
+        for name, value, source, why in decisions
+    ]
     print_table(columns, rows, file=file)
 
 
@@ -232,6 +236,7 @@ def summary(judged: JudgedJob) -> str:
     runs = plan.decision("until-done")
     if runs is not None:
         parts.append(runs.value)
+    # Of somebody's own script, the plan does not know what it starts.
     launches = () if judged.existing_script else plan.launches
     return "; ".join([", ".join(parts), *_start_words(launches)])
 
@@ -260,9 +265,10 @@ def write_page(file: str, template: str, **values: Any) -> None:
 
 
 def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
-    """Write a script, executable and private to its user; over a file only with ``force``.
+    """Write a text to a file; replace an existing one only with ``force``.
 
-    A full disk leaves the old file unchanged.
+    mode: by default that of a script which only its user can read and run. A full disk leaves the
+    old file unchanged.
     """
     if not path:
         raise UsageError("the file name is empty", "name a file, or omit --write")

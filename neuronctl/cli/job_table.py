@@ -17,7 +17,7 @@ from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import runs_words
 
-_NAME, _BAR = 16, 6  # characters of a name, and of a bar
+_ID, _ARRAY_ID, _NAME, _BAR = 16, 22, 16, 6  # the most characters of each
 
 STATE_STYLES = {state.name: state.style for state in STATES.values() if state.style}
 """Styles of states on a terminal, the most important first; they differ without colors too."""
@@ -47,7 +47,9 @@ def fold(jobs: Sequence[JobStatus]) -> List[Line]:
     """Return a line per job, with all tasks of an array on one line."""
     lines: Dict[object, List[JobStatus]] = {}
     for job in jobs:
-        is_task = job.id.task is not None or job.id.tasks is not None
+        is_task = (
+            job.id.task is not None or job.id.tasks is not None
+        )  # tasks: pending, as 4711_[1-5]
         lines.setdefault(job.id.job if is_task else job.id, []).append(job)
     return list(lines.values())
 
@@ -94,21 +96,23 @@ def _advice(lines: Sequence[Line]) -> List[str]:
 
 def _row(line: Line, server: str, bars: bool) -> List[str]:
     """Return the cells of a line. server: its state, "" without one. bars: draw the time used."""
-    job = line[0]
+    job = line[0]  # of an array, its name, partition, and time limit are those of all tasks
+    bar = ""
     if len(line) == 1:
-        id = console.shortened(str(job.id), 16)
+        id = console.shortened(str(job.id), _ID)
         state = job.state
         detail = state_detail(job)
         elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
+        bar = _bar(job) if bars else ""
     else:
-        id = console.shortened(f"{job.id.job}_[{sum(task.id.count for task in line)} tasks]", 22)
+        task_count = sum(task.id.count for task in line)
+        id = console.shortened(f"{job.id.job}_[{task_count} tasks]", _ARRAY_ID)
         state = _main_state(line)
         detail = _counts(line)
-        # The longest time, and the nodes and GPUs of the largest task.
+        # The longest time, and the nodes and GPUs of the largest task, None if no task has any.
         elapsed = max(task.elapsed or 0 for task in line)
         nodes = max(task.nodes or 0 for task in line) or None
         gpus = max(task.gpus or 0 for task in line) or None
-    bar = _bar(job) if bars and len(line) == 1 else ""
     return [
         id,
         shown_name(job.name, job.record),
@@ -127,7 +131,8 @@ def _main_state(line: Line) -> str:
     states = {job.state for job in line}
     active = [state for state in STATES if state in states - ENDED]
     failed = sorted(states - {COMPLETED})
-    return (active or failed or [COMPLETED])[0]
+    first, *_ = active or failed or [COMPLETED]
+    return first
 
 
 def _counts(line: Line) -> str:

@@ -33,9 +33,10 @@ def resolve_job(word: str, store: RecordStore) -> JobId:
             f"'neuronctl status {word}' shows its jobs; name one of them, such as {word}-NAME; "
             f"'neuronctl resubmit {word} --failed' runs again what failed or did not run",
         )
-    pipeline_jobs, why_none = find_jobs(word) or ([], [])
-    if why_none:
-        raise NoSuchJobError(why_none[0])
+    # NAME-JOB stands for one job: there is either its id, or a sentence that says why it has none.
+    pipeline_jobs, sentences = find_jobs(word) or ([], [])
+    if sentences:
+        raise NoSuchJobError(sentences[0])
     id = pipeline_jobs[0] if pipeline_jobs else newest(word, store)
     if word == "*":
         notify(f"job {id}, your newest")
@@ -97,7 +98,10 @@ def raise_if_silent(answer: Found) -> None:
 
 
 def parse_state(text: str, states: Iterable[str] = STATES, which: str = "of a job") -> str:
-    """Return Slurm's full name of a state such as ``pd``; which: describes ``states`` in errors."""
+    """Return Slurm's full name of a state such as ``pd``; raise UsageError if it is not allowed.
+
+    states: the allowed ones, which ``which`` describes in the error.
+    """
     typed = text.strip().upper()
     full_names = {state.short: state.name for state in STATES.values() if state.short}
     name = full_names.get(typed, typed)

@@ -36,7 +36,7 @@ def status_data(status: JobStatus) -> Dict[str, Any]:
         "job_id": str(status.id),
         "own_id": status.job_id,
         **{key: getattr(status, key) for key in _PLAIN},
-        "reason": status.stated_reason,  # if Slurm gives none, this says why
+        "reason": status.stated_reason,  # replaces the plain one: if Slurm gives none, says why
         "reason_words": explained.words,
         "advice": "" if status.ended else explained.advice,
         "exit_code": None if status.exit is None else status.exit.code,
@@ -92,6 +92,7 @@ def submission_data(
     candidates = () if job is None or job.choice is None else job.choice.candidates
     launcher = None
     if plan is not None and not draft.sbatch:
+        # With steps, each has its own launcher.
         launcher = "none" if plan.steps else plan.launches[0].launcher.name
     logs: Union[RecordDraft, Submission] = submission or draft
     draft_keys = ("partition", "job_name", "nodes", "gpus_per_node", "time_limit")
@@ -122,7 +123,8 @@ def submission_data(
 
 def check_data(script: JudgedScript) -> Dict[str, Any]:
     """Convert the findings in a script."""
-    return {"file": script.name, "findings": [_finding_data(each) for each in script.findings]}
+    findings = [_finding_data(finding) for finding in script.findings]
+    return {"file": script.name, "findings": findings}
 
 
 def _finding_data(finding: Finding) -> Dict[str, Any]:

@@ -28,7 +28,8 @@ WHY_FILE = os.path.join(os.path.dirname(__file__), "korean_why.yaml")
 def is_korean(file: TextIO) -> bool:
     """Return True if the locale is Korean and ``file`` can print it."""
     locales = (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-    is_chosen = re.match("ko([_.@]|$)", next(filter(None, locales), "")) is not None
+    locale = next(filter(None, locales), "")  # the first that is set counts
+    is_chosen = re.match("ko([_.@]|$)", locale) is not None
     return is_chosen and "한국어".encode(file.encoding or "ascii", "ignore") != b""
 
 
@@ -44,7 +45,8 @@ def in_language(finding: Finding, file: TextIO) -> Finding:
         return finding
     rule = texts()[finding.code]
     says = {**rule["says"], **texts()["every"]["says"]}
-    place = "".join(re.findall(r"^(?:\S+:\d+|step [^:]*): ", finding.message))  # "job.sh:3: ", ""
+    match = re.match(r"(?:\S+:\d+|step [^:]*): ", finding.message)
+    place = match[0] if match else ""  # such as "job.sh:3: "
     english = finding.message[len(place) :]
     message, hint = korean(english, says), korean(finding.hint, says)
     if message == english or (finding.hint and hint == finding.hint):
@@ -91,6 +93,7 @@ def why_texts() -> Mapping[str, str]:
     says: Dict[str, str] = dict(data["says"])
     for name, translation in data["causes"].items():
         for key, sentence in english.get(name, {}).items():
+            # korean_why.yaml has its own names for these two.
             template = sentence.replace("{0}", "{quoted}").replace("{memory}", "{more}")
             fields = re.findall(r"\{\w+\}", translation.get(key, ""))
             if key in translation and all(field in template for field in fields):
@@ -107,7 +110,7 @@ def why_in_korean(lines: Sequence[str], file: TextIO) -> Tuple[List[str], Callab
         translated = [_translated(line, why_texts()) for line in lines]
         if None not in translated:
             return [*filter(None, translated)], lambda text: korean(text, why_texts())
-    return [*lines], str
+    return [*lines], str  # str() leaves a fact as it is
 
 
 _LONGEST = 1_000
@@ -125,6 +128,7 @@ def korean(text: str, says: Mapping[str, str]) -> str:
     translated = [_translated(part, says) for part in parts]
     if None in translated:
         return text
+    # A question is followed by a space, not by a semicolon.
     return "; ".join(filter(None, translated)).replace("?; ", "? ")
 
 
@@ -136,6 +140,7 @@ _PATTERNS = {
     **dict.fromkeys(("code", "line", "rank"), r"\d+"),
     "jobs": r"\d+ [a-z ]+",
 }
+_ONE_PART = "(?:(?!; ).)*?"  # any text without a semicolon that separates parts
 _PROSE = r"(?:^|\s)(?:the|an?|it|is|are|has|not|of|to|for|in|on|and|or|that|which|than)(?=\s|,|$)"
 """Words that only a sentence has; it then needs its own translation."""
 _UNITS = {"s": "초", "min": "분", "h": "시간", "d": "일"}
@@ -157,10 +162,10 @@ def _translated(text: str, says: Mapping[str, str]) -> Optional[str]:
 
 def _pattern(english: str) -> str:
     """Return a pattern with a group for each name: ``no file '{path}'`` fits ``no file 'a.py'``."""
-    first, *others = re.split(r"\{(\w+)\}", english)
+    first, *others = re.split(r"\{(\w+)\}", english)  # others: a name, the text after it, …
     pattern = re.escape(first)
     for name, following in zip(others[::2], others[1::2]):
-        pattern += f"(?P<{name}>{_PATTERNS.get(name, '(?:(?!; ).)*?')})" + re.escape(following)
+        pattern += f"(?P<{name}>{_PATTERNS.get(name, _ONE_PART)})" + re.escape(following)
     return pattern
 
 

@@ -50,6 +50,7 @@ def logout(name: str) -> None:
 
     Jobs and servers there continue.
     """
+    # whole=False: also end the connection of a login that failed later.
     if connection.logout(connection.find_remote(name, whole=False)):
         notify(f"the connection to {name} is closed")
     else:

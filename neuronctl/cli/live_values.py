@@ -1,6 +1,6 @@
-"""What Tab offers: click's own shell completion, with the values of this moment.
+"""Offer values when the user presses Tab, through click's own shell completion.
 
-The user waits for it: a value that is unknown, or needs more than a second, is not offered, and no
+The user waits: a value that is unknown, or that needs more than a second, is not offered, and no
 error is printed. Only plain words are offered, since the shells insert them unquoted.
 """
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from neuronctl.catalog.cluster import Cluster
 
 VARIABLE = "_NEURONCTL_COMPLETE"
-"""Set by the shell's function, which asks for words."""
+"""The environment variable by which the shell's function asks for words to offer."""
 
 Values = Iterable[Tuple[str, str]]
-"""Words to offer, each with its meaning, or ""."""
+"""Words to offer, each with its meaning; "" if it explains itself."""
 
 _PATIENCE = 1.0  # seconds for Slurm to answer
 _OLDEST = 5.0  # greatest age of its answer about the queue, in seconds
@@ -33,7 +33,7 @@ _PLAIN = r"[\w.@%+:/-]+"
 
 
 def answer(root: click.Command, instruction: str) -> int:
-    """Print what a shell asks for: ``bash_complete``, ``zsh_source``."""
+    """Print what the shell asks for, such as ``bash_complete``; return the exit code."""
     with contextlib.suppress(NeuronctlError, OSError):
         return shell_complete(root, {}, "neuronctl", VARIABLE, instruction)
     return 1
@@ -49,7 +49,10 @@ def add_values(command: click.Command) -> None:
 def _offer(
     parameter: click.Parameter, context: click.Context, incomplete: str
 ) -> List[CompletionItem]:
-    """Return the completions of a word; of a list (``a,b``) or ``afterok:7``, of its last part."""
+    """Return the completions of the word that the user has begun.
+
+    In a list (``a,b``), and in ``afterok:7``, only the last part is completed.
+    """
     metavar = (parameter.metavar or "").strip("[].").split(" ")[0]
     items = [CompletionItem(incomplete, type=_PATHS[metavar])] if metavar in _PATHS else []
     if isinstance(parameter, click.Option):
@@ -70,10 +73,10 @@ def _offer(
 
 
 def _jobs(command: str) -> Values:
-    """Return the names and ids of the jobs that a command may be for, newest first.
+    """Return the names and ids of jobs that a command accepts, newest first.
 
-    Commands such as ``why`` take any job, also one that is only recorded; others take one that has
-    not ended, and most a running one.
+    Some commands accept any job, even one that is only recorded; some one that has not ended, and
+    the others only a running one.
     """
     from neuronctl.slurm.job_states import ACTIVE, RUNNING
     from neuronctl.slurm.squeue import ask_own_queue

@@ -68,8 +68,8 @@ def command(
     sizes = {"--tail": tail, "--since": since, "--max-bytes": max_bytes is not None}
     for option, value in {**sizes, "--json": as_json}.items():
         at_most_one({"--follow": follows, option: value})
-    shows_all = any(sizes.values()) or is_terminal()
-    default_bytes = 0 if shows_all else _DEFAULT_BYTES
+    is_unlimited = any(sizes.values()) or is_terminal()
+    default_bytes = 0 if is_unlimited else _DEFAULT_BYTES  # 0: all
     part = LogPart(
         lines=tail,
         since=None if since is None else parse_since(since, int(time.time())),
@@ -83,14 +83,15 @@ def command(
         from neuronctl.cli.follow import follow
 
         code = follow(id, record, only_err=err)
-        return code if code == INTERRUPTED else None
+        return code if code == INTERRUPTED else None  # the job's failure is not that of logs
     show = functools.partial(_print_json, id) if as_json else _show
-    if record is not None and record.array is None:  # it names the log, so Slurm is not asked
+    if record is not None and record.array is None:  # the record names the log: do not ask Slurm
         paths = record.log_path(err=False), record.log_path(err=True)
         if show(paths, err, part):
             return None
     place = find_logs(id)
-    path = place.paths[err]
+    out_path, err_path = place.paths
+    path = err_path if err else out_path
     if place.guessed and os.path.exists(path):
         notify(f"accounting does not say where its log is; sbatch's default is {path}")
     list_again(path)
@@ -100,9 +101,12 @@ def command(
 
 
 def _print_json(id: JobId, paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
-    """Print a job's logs as JSON; return False if there is none."""
+    """Print a job's logs as JSON; return False if there is none.
+
+    paths: of standard output and standard error, which may be the same.
+    """
     logs = []
-    for path in dict.fromkeys(paths[only_err:]):
+    for path in dict.fromkeys(paths[1:] if only_err else paths):
         sink = io.BytesIO()
         size = copy_log(path, sink, part=part)
         text = sink.getvalue()
@@ -121,7 +125,8 @@ def _show(paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
     if err != out and not only_err:
         header = f"neuronctl: standard error, from {err}:"
         sizes.append(copy_log(err, sys.stderr.buffer, header, part=part))
-    if not any(sizes) and 0 in sizes:
+    has_content = any(sizes)
+    if not has_content and 0 in sizes:  # None: there is no such log
         notify(f"{err if only_err else out} is empty: nothing was written to it")
     return any(size is not None for size in sizes)
 
@@ -129,7 +134,7 @@ def _show(paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
 def copy_log(
     path: str, sink: BinaryIO, header: str = "", *, part: LogPart = _WHOLE
 ) -> Optional[int]:
-    """Write a log, or a part of it, to a stream; return its size, or None if there is none.
+    """Write a log, or a part of it, to a stream; return the log's size, or None if there is no log.
 
     header: what to print on standard error first, unless the log is empty.
     """
@@ -139,7 +144,7 @@ def copy_log(
             begin = part.first_byte(file)
             if size and header:
                 say(header)
-            if part.most == _DEFAULT_BYTES and size > _DEFAULT_BYTES:
+            if part.most == _DEFAULT_BYTES and size > _DEFAULT_BYTES:  # the user may not know it
                 shown = f"the last {size - begin} bytes of {size}"
                 notify(f"{shown}; --max-bytes 0 shows all of {path}")
             _copy_bytes(file, begin, size, sink)

@@ -43,7 +43,7 @@ def main() -> None:
     job_plan = plan(request, catalog.cluster(wanted["cluster"]))
     job = PlannedJob(job_plan, catalog)
     draft = replace(
-        JudgedJob(job_plan, findings=()).recorded(job.draft),
+        JudgedJob(job_plan, findings=()).add_to_draft(job.draft),
         script=job.script,
         command_line=("neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"),
     )

@@ -153,7 +153,7 @@ def submit_pipeline(
         reporter.tell(f"checking {job.plan.job_name}")
         judged = judge_job(job, reporter, force=force)
         draft = replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
-        drafts[name] = judged.recorded(draft) if judged else draft
+        drafts[name] = judged.add_to_draft(draft) if judged else draft
         if dry_run:
             reporter.submitting(drafts[name], judged)
     if dry_run:

@@ -30,10 +30,8 @@ def parse_logs(text: str) -> Optional[Tuple[str, str]]:
 
 def scontrol_logs(job: JobId) -> Optional[Tuple[str, str]]:
     """Ask slurmctld for a job's logs, as parse_logs() returns them. Raises SlurmError."""
-    result = run(["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)])
-    if result.returncode != 0:
-        raise failure(result)
-    return parse_logs(result.stdout)
+    # scontrol does not know the id of pending tasks, such as 4711_[1-5].
+    return parse_logs(_ask_scontrol("show", "job", str(job if job.tasks is None else job.job)))
 
 
 def parse_job_gpus(text: str) -> Dict[str, int]:
@@ -47,18 +45,20 @@ def parse_job_gpus(text: str) -> Dict[str, int]:
 
 def job_gpus(job_id: int) -> Dict[str, int]:
     """Return the GPUs that a running job has on each of its nodes; raise SlurmError."""
-    result = run(["scontrol", "show", "job", "-d", str(job_id)])
-    if result.returncode != 0:
-        raise failure(result)
-    return parse_job_gpus(result.stdout)
+    return parse_job_gpus(_ask_scontrol("show", "job", "-d", str(job_id)))
 
 
 def show_reservations() -> Tuple[Reservation, ...]:
     """Return the cluster's reservations; raise SlurmError."""
-    result = run(["scontrol", "--oneliner", "show", "reservation"])
+    return parse_reservations(_ask_scontrol("--oneliner", "show", "reservation"))
+
+
+def _ask_scontrol(*words: str) -> str:
+    """Return what scontrol prints; raise SlurmError."""
+    result = run(["scontrol", *words])
     if result.returncode != 0:
         raise failure(result)
-    return parse_reservations(result.stdout)
+    return result.stdout
 
 
 def parse_scancel(stderr: str) -> Dict[str, str]:

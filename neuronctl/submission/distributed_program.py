@@ -91,7 +91,7 @@ class _Program:
         self._save_once()
         self._take_own_gpu()
         self._begin_and_end(divides)
-        lines = [*self.lines, b""]
+        lines = [*self.lines, b""]  # an edit may follow the last line
         in_order = sorted(self.edits, key=lambda edit: (edit.line, edit.column))
         for edit in reversed(in_order):  # so that the places of earlier edits stay right
             old = lines[edit.line - 1]
@@ -112,7 +112,10 @@ class _Program:
         return bool(models)
 
     def _unwrap_attributes(self, model: str, line: int, function: ast.AST) -> None:
-        """Insert ``.module`` before attributes that the wrapper lacks: after ``line``, in saves."""
+        """Insert ``.module`` before a model's attributes that the wrapper lacks.
+
+        The model is wrapped from ``line`` of ``function`` on, and if a call named save has it.
+        """
         saved = {node for save in self._find_calls("save") for node in ast.walk(save)}
         for node in self.nodes:
             if not isinstance(node, ast.Attribute) or _dotted(node.value) != model:
@@ -141,7 +144,8 @@ class _Program:
                 continue  # for evaluation, each process reads all data
             data = options.get("dataset", call.args[0] if call.args else None)
             is_named = isinstance(data, (ast.Name, ast.Attribute))
-            if data is None or not (isinstance(shuffle, ast.Constant) and is_named):
+            is_simple = is_named and isinstance(shuffle, ast.Constant)
+            if data is None or not is_simple:
                 self._leave(call, "replace shuffle by a DistributedSampler")
                 continue
             sampler = f"sampler=DistributedSampler({ast.unparse(data)})"
@@ -169,7 +173,8 @@ class _Program:
         for statement in self.statements:
             if not isinstance(statement, ast.Expr) or statement.value not in saves:
                 continue
-            if self.lines[statement.lineno - 1][: statement.col_offset].strip():
+            before = self.lines[statement.lineno - 1][: statement.col_offset]
+            if before.strip():  # another statement, such as an "if", on the same line
                 self._leave(statement, "save on one process only, that of rank 0")
                 continue
             self._insert(statement.lineno, statement, "if dist.get_rank() == 0:")

@@ -120,7 +120,7 @@ def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[
             words += [f"--{text.lstrip('-')}" for text in value]
         elif option.is_flag:
             words.append(f"--{'' if value else 'no-'}{option.long}")
-        elif (option.long, value) != ("partition", "auto"):
+        elif (option.long, value) != ("partition", "auto"):  # not sbatch's: see _with_typed()
             words.append(f"--{option.long}={value}")
     if inapplicable:
         raise UsageError(
@@ -140,9 +140,9 @@ def add_sampling(
 ) -> ExistingJob:
     """Return the job with --monitor and --idle.
 
-    typed: --monitor (True) or --no-monitor on the command line; None: neither. default: what holds
-    then. If the job cannot be sampled, raises UsageError for --idle or a typed --monitor; otherwise
-    tells why.
+    typed: --monitor (True) or --no-monitor on the command line; None: neither, and ``default``
+    decides. If the job cannot be sampled, raises UsageError for --idle or a typed --monitor;
+    otherwise tells why.
     """
     monitor = bool(default if typed is None else typed)
     why = _why_unsampled(job.header) if monitor or idle else ""
@@ -193,9 +193,9 @@ class Attempt:
         self._began = time.monotonic()
 
     def begin(self, words: Sequence[str]) -> Mapping[str, str]:
-        """Judge the script and write the intent; return the variables that start the sampler."""
+        """Judge the script and write the intent; return variables that start a sampler, or {}."""
         line = read_line(words)
-        if not line.submits:
+        if not line.submits:  # such as --help
             return {}
         text = self._read_stdin() if line.reads_stdin else None
         job = read_existing(words, text)
@@ -215,7 +215,7 @@ class Attempt:
         draft = job.draft
         with contextlib.suppress(Exception):
             judged = self._judge(job)
-            draft = judged.recorded(draft)
+            draft = judged.add_to_draft(draft)
             for finding in judged.findings:
                 self._tell(f"{finding.severity} {finding.code}: {finding.message}")
         draft = replace(draft, command_line=tuple(self._command_line))

@@ -7,7 +7,7 @@ import os
 import re
 import zlib
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.cluster import Catalog, Cluster
 from neuronctl.common import units
@@ -48,7 +48,7 @@ _READS = r"""(?x)
 
 @dataclass(frozen=True)
 class ExistingJob:
-    """The job of a user's batch script, submitted by its own command line, without a key.
+    """The job of a user's batch script, submitted by a command line of the user's.
 
     line: that command line. script: the text; bytes that are not UTF-8 are surrogates. path: the
     absolute path of the file; "" without a file. header: the options of script, environment, and
@@ -118,7 +118,7 @@ class ExistingJob:
         header = self.header
         error = header.value("error")
         time_limit = None
-        with contextlib.suppress(ValueError):  # which sbatch refuses
+        with contextlib.suppress(ValueError):  # sbatch refuses such a time
             time_limit = units.parse_time(header.value("time") or "")
         request = {"script": self.path, "monitor": self.monitor, "idle": self.idle}
         return RecordDraft(
@@ -172,7 +172,7 @@ class ExistingJob:
         if verdict is None and self.ask_slurm:
             verdict = self._judge_unplanned(findings, is_local=is_local)
         job_plan = judged.plan
-        if job_plan is None:
+        if job_plan is None:  # a plan with the little that is known stands in for it
             partition = self.header.value("partition")  # a heterogeneous job's first one
             unknown = JobRequest(script=self.name, launcher="srun", partition=partition)
             job_plan = plan(unknown, self.cluster)
@@ -308,7 +308,7 @@ def judge_script(
     header: the options of the script and of the command line that submits it. now: whether it is
     about to be submitted; rules about this user and this hour then apply as well.
     """
-    text = "" if is_too_long(text) else text
+    text = "" if is_too_long(text) else text  # sbatch refuses it, and no rule reads it
     facts = _parse_script(text, header)
     judgement: Optional[Judgement] = None
     is_one_job = not header.foreign and header.components == 1 and "\0" not in text
@@ -322,7 +322,7 @@ def judge_script(
     nodes = judgement.nodes
     if nodes is not None:
         version = nodes.on_cluster.snapshot.figures.config.version
-        numbers = re.findall(r"\d+", version)[:2]
+        numbers = re.findall(r"\d+", version)[:2]  # 24 and 05 of 24.05.3
         facts = replace(facts, release=tuple(map(int, numbers)))
     findings = check_script(facts, judgement.findings, now=now)
     # The verdict counts only the findings about the script.
@@ -338,7 +338,8 @@ def _parse_script(text: str, header: Header) -> ScriptFacts:
     if len(checked) > _LONG and (broken is not None or not header.for_bash):
         parsed = checked[: checked.rfind("\n", 0, _LONG) + 1]
     shell = read_shell(parsed, job_variables(header))
-    exits = [one.place.line for one in shell.commands if one.name == "exit" and one.sure]
+    sure_exits = (call for call in shell.commands if call.name == "exit" and call.sure)
+    exits = [call.place.line for call in sure_exits]
     if broken is not None and exits and min(exits) < broken.place.line:
         broken = None  # bash does not read beyond an exit
     ends = [header.left_out, shell.left_out]
@@ -357,11 +358,10 @@ def _parse_script(text: str, header: Header) -> ScriptFacts:
 
 def judge_shell_text(job_plan: JobPlan, script: str) -> Tuple[Finding, ...]:
     """Return the findings about the user's shell text in a script that neuronctl has written."""
-    places = {
-        line.strip(): f"{launch.prefix}the shell text, line {number}: "
-        for launch in job_plan.launches
-        for number, line in enumerate((launch.request.body or "").split("\n"), 1)
-    }
+    places: Dict[str, str] = {}  # by the text of a line
+    for launch in job_plan.launches:
+        for number, line in enumerate((launch.request.body or "").split("\n"), 1):
+            places[line.strip()] = f"{launch.prefix}the shell text, line {number}: "
     header = read_header(script)
     facts = ScriptFacts(script, header, read_shell(script, job_variables(header)), job_plan)
     findings = []

@@ -61,21 +61,21 @@ def prepare_launch(
     if gpus and fewest:
         cores = max(1, cores * gpus // fewest)
     part = AllocationPart(hosts, cores, _gpu_options(allocation, gpus, most))
-    launch = plan(request, cluster, place=part)
+    job_plan = plan(request, cluster, place=part)
     warnings: Tuple[str, ...] = ()
-    if launch.cores_per_node > cores:
-        tasks = counted(launch.ntasks_per_node, "task")
-        task_cores = counted(launch.cpus_per_task, "core")
+    if job_plan.cores_per_node > cores:
+        tasks = counted(job_plan.ntasks_per_node, "task")
+        task_cores = counted(job_plan.cpus_per_task, "core")
         shared = counted(cores, "core")
         warnings = (f"warning: {tasks} x {task_cores} per node share {shared}",)
         part = replace(part, step_options=(*part.step_options, "--overcommit"))
-        launch = plan(request, cluster, place=part)
+        job_plan = plan(request, cluster, place=part)
     findings = apply_rules(
-        RuleContext(launch, catalog, gather_local_facts(launch), reviewed=reviewed)
+        RuleContext(job_plan, catalog, gather_local_facts(job_plan), reviewed=reviewed)
     )
     # The other rules judge a job; this allocation already exists.
     judged = tuple(finding for finding in findings if finding.has(Trait.LAUNCH))
-    return JudgedJob(launch, judged, warnings=warnings)
+    return JudgedJob(job_plan, judged, warnings=warnings)
 
 
 def _gpu_options(

@@ -91,17 +91,18 @@ class JudgedJob:
         slurm_refuses = any(finding.by_slurm for finding in self.errors)
         return PolicyError(f"refused: {count}; nothing was done", "" if slurm_refuses else hint)
 
-    def recorded(self, draft: RecordDraft) -> RecordDraft:
+    def add_to_draft(self, draft: RecordDraft) -> RecordDraft:
         """Return the draft of a record with the plan and the judgement."""
         plan = self.plan
         request = stored_request(plan)
-        dropped = ("sweep", "launcher", "script") if self.existing_script else ("sweep",)
-        for name in dropped:
-            request.pop(name, None)
+        request.pop("sweep", None)  # it has a folder of its own
+        if self.existing_script:  # the plan only stands in for what the script starts
+            request.pop("launcher", None)
+            request.pop("script", None)
         return replace(
             draft,
             request={**request, **draft.request},
-            exported=tuple(plan.secrets),
+            exported=tuple(plan.secrets),  # their names
             partition=plan.partition_list,
             nodes=plan.nodes,
             gpus_per_node=plan.gpus_per_node,
@@ -118,7 +119,7 @@ class JudgedJob:
 class Reporter:
     """Receives the events of a submission. The base class ignores them."""
 
-    command_line: Sequence[str] = ()  # the user's
+    command_line: Sequence[str] = ()  # as the user typed it
 
     def tell(self, message: str) -> None:
         """Report a message for the user."""
@@ -149,7 +150,7 @@ def judge_job(job: Submittable, reporter: Reporter, *, force: bool = False) -> O
     if judged is not None:
         reporter.judged(judged)
         if judged.errors and not force:
-            raise reporter.refused(judged.recorded(job.draft), judged)
+            raise reporter.refused(judged.add_to_draft(job.draft), judged)
     return judged
 
 
@@ -182,12 +183,12 @@ def submit_job(
     judged = judge_job(job, reporter, force=force)
     draft = write_draft()
     if judged is not None:
-        draft = judged.recorded(draft)
+        draft = judged.add_to_draft(draft)
     try:
         if dry_run:
             judged = add_sbatch_test(judged, draft, reporter.tell)
         elif judged is not None and judged.verdict and judged.verdict.kind == NOT_KNOWN:
-            with contextlib.suppress(SlurmRefusedError):  # sbatch reports it at once
+            with contextlib.suppress(SlurmRefusedError):  # sbatch itself reports it below
                 judged = add_sbatch_test(judged, draft) or judged
                 draft = replace(draft, verdict=str(judged.verdict))
         reporter.submitting(draft, judged)
@@ -234,8 +235,9 @@ def add_sbatch_test(
         return replace(judged, verdict=verdict.tested(CAN_START))
     if answer.unavailable:
         return replace(judged, verdict=verdict.tested(WILL_WAIT))
-    return replace(judged, verdict=verdict.tested(REFUSED if answer.too_small else ""))
+    means_nothing = ""
+    return replace(judged, verdict=verdict.tested(REFUSED if answer.too_small else means_nothing))
 
 
 _NOW = 60
-"""Seconds within which Slurm says that a job starts that it could start now."""
+"""Seconds: if Slurm names a start within these, the job could start now."""

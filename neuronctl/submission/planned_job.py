@@ -85,6 +85,7 @@ class PlannedJob:
         follows = plan.request.after or plan.request.after_ok
         return RecordDraft(
             cwd=cwd,
+            # The jobs of --after are recorded as such, and not in --dependency.
             request={"dependency": plan.request.typed_dependency} if follows else {},
             job_name=plan.job_name,
             partition=plan.partition_list,
@@ -175,7 +176,7 @@ def _choose_partition(
 
 
 def users_layers(*, interactive: bool = False) -> List[job.Layer]:
-    """Return the user's configuration, over --snapshot for a project that --on has sent."""
+    """Return the user's configuration; below it, --snapshot for a project that --on has sent."""
     configured = configuration()
     if interactive or not has_sent_code():
         return [configured]

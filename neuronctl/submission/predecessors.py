@@ -97,22 +97,29 @@ def _ids_to_wait_for(option: str, kind: str, word: str, tell: Callable[[str], No
     Raises NoSuchJobError, and PolicyError if a job that must end well has failed.
     """
     ids: List[str] = []
-    for id, jobs in _find(word):
-        for job in jobs if kind == "afterok" else ():
-            if job.ended and job.state not in GOOD:
-                raise PolicyError(
-                    f"{option}: job {job.id} ({printable(job.name)}) ended as {job.state}, "
-                    f"{ending_words(job)}: a job that follows it would never start",
-                    f"{_way_out(option, job)}; --after {job.id.job} does not ask how it ended",
-                )
-        current = next((job for job in jobs if not job.ended), jobs[0])
-        state = f"is {current.state}"
-        if current.ended:
-            state = f"has ended as {current.state}: there is nothing to wait for"
+    for named_id, jobs in _find(word):
+        if kind == "afterok":
+            _refuse_failed(option, jobs)
+        job = next((job for job in jobs if not job.ended), jobs[0])
+        if job.ended:
+            state = f"has ended as {job.state}: there is nothing to wait for"
         else:
-            ids.append(str(current.job_id) if current.is_later_run else id.job_or_task)
-        tell(f"{option}: job {current.id.job} ({printable(current.name)}) {state}")
+            state = f"is {job.state}"
+            # A later run of a chain has another id than the named first one.
+            ids.append(str(job.job_id) if job.is_later_run else named_id.job_or_task)
+        tell(f"{option}: job {job.id.job} ({printable(job.name)}) {state}")
     return ids
+
+
+def _refuse_failed(option: str, jobs: Sequence[JobStatus]) -> None:
+    """Raise PolicyError if one of the jobs has failed. option: as for _ids_to_wait_for()."""
+    for job in jobs:
+        if job.ended and job.state not in GOOD:
+            raise PolicyError(
+                f"{option}: job {job.id} ({printable(job.name)}) ended as {job.state}, "
+                f"{ending_words(job)}: a job that follows it would never start",
+                f"{_way_out(option, job)}; --after {job.id.job} does not ask how it ended",
+            )
 
 
 def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
@@ -129,7 +136,8 @@ def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
     numbers = active & _jobs_of_sweep(word)
     if not numbers:
         numbers = {max(active or {job.id.job for job in named})}
-    return [(JobId(one), [job for job in named if job.id.job == one]) for one in sorted(numbers)]
+    tasks = {number: [job for job in named if job.id.job == number] for number in sorted(numbers)}
+    return [(JobId(number), jobs) for number, jobs in tasks.items()]
 
 
 def _look_up(id: JobId) -> Tuple[JobId, Sequence[JobStatus]]:
@@ -144,6 +152,7 @@ def _newer(job: JobStatus) -> Optional[int]:
     """Return a newer recorded job of the same name and directory, if there is one."""
     since = job.record.begun_at if job.record is not None else job.submit
     for record in RecordStore.default().recent(since=since or 0, cluster=local_cluster()):
+        # The newest record is the first.
         if (record.job_name, record.cwd) == (job.name, job.work_dir) and record.job_id:
             return record.job_id if record.job_id > job.id.job else None
     return None

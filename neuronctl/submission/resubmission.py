@@ -38,8 +38,8 @@ def plan_resubmission(
 
     options: as in options_layer(), laid over the recorded request. args: the program's; None: the
     recorded ones. same_code: whether to run the job's snapshot even if something changes. tell
-    hears what is submitted, and what has changed in the directory. Raises UsageError for what
-    cannot be submitted again, and PolicyError if it would wait forever for a recorded job.
+    hears what is submitted, and what has changed in the directory. Raises UsageError for a
+    job that cannot be submitted again, and PolicyError if it would wait forever for another job.
     """
     if options.get("chdir"):  # begins where the user is, as with sbatch
         options = {**options, "chdir": os.path.join(working_directory(), options["chdir"])}
@@ -58,7 +58,7 @@ def plan_resubmission(
             tell(f"{what}, from {working_directory()}")
         return _existing_again(record, options, args, tell=tell, catalog_file=catalog_file)
     variables = _exported_variables(record, options)
-    # The jobs that it waited for may have ended.
+    # The jobs that the recorded one waited for may have ended.
     waits = any(draft.request.get(name) for name in ("after", "after_ok", "dependency"))
     lost_code = draft.snapshot and not snapshot
     if not (changed or waits or lost_code):
@@ -80,7 +80,7 @@ def plan_resubmission(
 def _recorded_layer(
     record: JobRecord, options: Mapping[str, Any], args: Optional[Sequence[str]]
 ) -> Layer:
-    """Return the recorded request with new arguments, and with its --dependency to look up anew."""
+    """Return the recorded request with new arguments; its --dependency is looked up anew."""
     layer = found_records.stored_layer(record.draft.request, f"record of job {record.job_id}")
     if args is not None:
         check_utf8(args)

@@ -206,7 +206,7 @@ def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submis
         while not has_key:
             link, record = _last_link(key)
             if record is None or record.status == "failed":
-                os.close(open_own_directory(os.path.dirname(link)))
+                os.close(open_own_directory(os.path.dirname(link)))  # makes the directory
                 with contextlib.suppress(FileExistsError):
                     os.symlink(recording.key, link)
                 has_key = os.readlink(link) == recording.key

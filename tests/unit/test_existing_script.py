@@ -109,7 +109,7 @@ def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
     job = of_words("-t", "5", "-D", "sub", "-e", "err", "job.sh")
     here = os.getcwd()
-    drafted = replace(job, ask_slurm=False).judge().recorded(job.draft)
+    drafted = replace(job, ask_slurm=False).judge().add_to_draft(job.draft)
     assert (drafted.time_limit, drafted.request["account"]) == (300, "lab")
     assert (drafted.cwd, drafted.submit_dir) == (f"{here}/sub", here)
     assert (drafted.output, drafted.error) == (f"{here}/sub/slurm-%j.out", f"{here}/sub/err")

@@ -19,7 +19,7 @@ class Attempt:
         self.start_monotonic = time.monotonic()
         self.ended_at = 0.0  # 0: it runs
         self.process: Optional[subprocess.Popen[bytes]] = None
-        self.code = 0
+        self.code = 0  # its exit code, once it has ended
         self.was_asked = False  # whether it was asked to end; then it counts as interrupted
         self.holds_slot = True
         self.is_clear = False  # whether none of its processes is left

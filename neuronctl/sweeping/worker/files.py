@@ -32,7 +32,7 @@ DIRECTORIES = (
 Key = Tuple[int, int]
 """The number of a task, and of its attempt."""
 Runs = Optional[Dict[int, int]]
-"""When each of the user's running jobs began (epoch seconds); None: Slurm does not answer."""
+"""By id, when each running job of the user began (epoch seconds); None: Slurm is silent."""
 
 
 def open_own(path: str) -> IO[bytes]:
@@ -144,6 +144,7 @@ class Tasks:
         return len(self.offsets) > count_before
 
     def _part(self, number: int) -> Tuple[str, Dict[str, str]]:
+        """Return the path and the sizes of the part that has this task."""
         return self.parts[bisect.bisect(self.firsts, number) - 1]
 
     def sizes(self, number: int) -> Dict[str, str]:
@@ -241,12 +242,12 @@ def read_states(
     attempt that ends in between counts as ended. is_silent: whether a worker with this name and
     last sign of life is dead.
     """
-    last_attempts = _list_last_attempts(folder)
+    last_attempts = _find_last_attempts(_list_claims(folder))
     runs = ask_runs()
     results.refresh()
     requests = _read_requests(folder)
-    last_requests = dict(sorted(requests))  # by task: the last attempt with a request
-    new_sizes = {
+    last_requests = _find_last_attempts(iter(requests))
+    new_sizes = {  # by task
         number: request["sizes"] for (number, _), request in requests.items() if "sizes" in request
     }
 
@@ -254,18 +255,17 @@ def read_states(
     shared_states: Dict[Tuple[str, int], State] = {}  # equal ones are one object, to save memory
     for key in last_attempts.items():
         number, attempt = key
-        state = results.state(key)
+        end = results.state(key)
         request = requests.get(key, {})
         is_changed = request or number in new_sizes
-        if state in (DONE, FAILED) and not is_changed:  # as for most tasks
-            states[number] = shared_states.setdefault((state, attempt), State(state, attempt))
+        if end in (DONE, FAILED) and not is_changed:  # as for most tasks
+            states[number] = shared_states.setdefault((end, attempt), State(end, attempt))
             continue
-        claim = None
-        if state is None:
-            claim = next(decode(read(f"{folder}/claims/{number}.{attempt}")), {})
-            state = _claim_state(folder, claim, runs, is_silent)
-        if request and state not in (ENDING, NOT_KNOWN):
+        claim = None if end else next(decode(read(f"{folder}/claims/{number}.{attempt}")), {})
+        state = end or _claim_state(folder, claim or {}, runs, is_silent)
+        if request and state not in (ENDING, NOT_KNOWN):  # the attempt is over: do the next one
             state = WAITING
+        # --retries counts anew after a request.
         counted_attempts = range(last_requests.get(number, 0) + 1, attempt + 1)
         tries = sum(results.state((number, tried)) != CONTINUES for tried in counted_attempts)
         must_avoid = request.get("until", 0) > time.time()
@@ -274,14 +274,19 @@ def read_states(
     return states
 
 
-def _list_last_attempts(folder: str) -> Dict[int, int]:
-    """Return the number of the last attempt of each task that has begun."""
-    last_attempts: Dict[int, int] = {}
+def _list_claims(folder: str) -> Iterator[Key]:
+    """Yield the attempts that have begun."""
     for entry in os.scandir(f"{folder}/claims"):
         number_text, _, attempt_text = entry.name.partition(".")
         if number_text.isdecimal() and attempt_text.isdecimal():
-            number, attempt = int(number_text), int(attempt_text)
-            last_attempts[number] = max(attempt, last_attempts.get(number, 0))
+            yield int(number_text), int(attempt_text)
+
+
+def _find_last_attempts(keys: Iterator[Key]) -> Dict[int, int]:
+    """Return the number of each task's last attempt among these."""
+    last_attempts: Dict[int, int] = {}
+    for number, attempt in keys:
+        last_attempts[number] = max(attempt, last_attempts.get(number, 0))
     return last_attempts
 
 
@@ -318,12 +323,12 @@ def _claim_state(
     folder: str, claim: Dict[str, Any], runs: Runs, is_silent: Callable[[str, bytes], bool]
 ) -> str:
     """Return the state of an attempt without a result; parameters as in read_states()."""
-    worker = str(claim.get("worker", "")).replace("/", "-")
+    worker = str(claim.get("worker", "")).replace("/", "-")  # so that it names no other file
     try:
         with open_own(f"{folder}/alive/{worker}") as file:
             beat = file.read()
     except (FileNotFoundError, IsADirectoryError, PermissionError, ValueError):
-        return INTERRUPTED  # a worker that ends removes this file
+        return INTERRUPTED  # the worker removed its sign of life when it ended
     if runs is None:
         return NOT_KNOWN
     if claim.get("began") is not None and runs.get(claim.get("job", 0)) == claim["began"]:
@@ -387,10 +392,11 @@ def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
     if len(codes) >= process_count and not error_codes:
         return DONE, 0
     for error_code in error_codes:
-        if error_code not in (137, 143):  # otherwise srun may have killed the process
+        if error_code not in (137, 143):  # KILL and TERM may have come from srun
             return FAILED, error_code
     was_stopped = _STOPPED.search(tail) and not _MEMORY.search(tail)
-    return INTERRUPTED if was_stopped or not error_codes else FAILED, code
+    state = INTERRUPTED if was_stopped or not error_codes else FAILED
+    return state, code
 
 
 def find_last_line(tail: bytes) -> str:

@@ -10,13 +10,13 @@ from typing import List
 
 from . import files, node, pipeline_job
 from .supply import Options
-from .work import SIGNALS, Worker
+from .work import RUN_AGAIN, SIGNALS, Worker
 
 
 def main(arguments: List[str]) -> int:
     """Run a worker, or a job of a pipeline; return the exit code of the job.
 
-    arguments: the sweep's folder, and options as JSON; or ``pipeline``, and those of its job.
+    arguments: the sweep's folder, and options as JSON; or ``pipeline``, and pipeline_job's own.
     """
     if arguments[0] == "pipeline":
         return pipeline_job.main(arguments[1:])
@@ -37,7 +37,7 @@ def main(arguments: List[str]) -> int:
     _end_all(name)
     if options.nodes == 1:  # on other nodes, its tasks may still run until Slurm ends them
         files.remove(f"{folder}/alive/{name}")
-    return 75
+    return RUN_AGAIN
 
 
 def _pass_signals_on(worker: int) -> int:
@@ -67,7 +67,7 @@ def _run_worker(folder: str, name: str, options: Options, parent: int) -> int:
 
 
 def _end_all(worker: str) -> None:
-    """End what the tasks of a worker have started."""
+    """End what the tasks of a worker have started. worker: its name."""
     while True:
         pids = node.list_children() | {process.pid for process in node.list_processes(worker)}
         if not pids:

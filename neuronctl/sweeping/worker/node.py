@@ -12,6 +12,7 @@ from .files import Runs
 
 _PROVE = b"neuronctl: task"
 """Part of the command line of the shell by which srun starts a task (PROVE in files.py)."""
+_PREFIX = "NEURONCTL_"
 
 
 class Process(NamedTuple):
@@ -42,7 +43,7 @@ def run(
 ) -> Tuple[Optional[int], str, str]:
     """Run a Slurm command; return its exit code, its output, and its message as one line.
 
-    place: the command's directory; None: this process's. After this many seconds, the code is None.
+    place: the command's directory; None: this process's. The code is None after ``seconds``.
     """
     options: Dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     options.update(stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", timeout=seconds)
@@ -124,7 +125,7 @@ def list_processes(worker: str, number: int = signal.SIGTERM) -> Iterator[Proces
 def _catches(pid: int, number: int, marks: Dict[str, str]) -> bool:
     """Return True if a process handles a signal and is no launcher.
 
-    marks: of the process; a launcher is the first one with its LAUNCH mark.
+    marks: of the process; a launcher is a process whose LAUNCH mark its parent does not have.
     """
     status = peek(f"/proc/{pid}/status")
     caught = re.search(rb"SigCgt:\s*(\w+)", status)
@@ -132,16 +133,16 @@ def _catches(pid: int, number: int, marks: Dict[str, str]) -> bool:
     if not caught or not parent:
         return False
     parents_launch = read_marks(int(parent.group(1))).get("LAUNCH")
-    is_launcher = marks.get("LAUNCH", parents_launch) != parents_launch
+    is_launcher = "LAUNCH" in marks and marks["LAUNCH"] != parents_launch
     is_handled = int(caught.group(1), 16) >> (number - 1) & 1
     return bool(is_handled) and not is_launcher
 
 
 def read_marks(pid: int) -> Dict[str, str]:
     """Return the NEURONCTL_ variables of a process, without that prefix."""
-    items = peek(f"/proc/{pid}/environ").split(b"\0")
-    texts = (item[10:].decode("utf-8", "replace") for item in items if item[:10] == b"NEURONCTL_")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+    items = peek(f"/proc/{pid}/environ").decode("utf-8", "replace").split("\0")
+    variables = (item.partition("=") for item in items if item.startswith(_PREFIX))
+    return {name[len(_PREFIX) :]: value for name, _, value in variables}
 
 
 def list_children() -> Set[int]:

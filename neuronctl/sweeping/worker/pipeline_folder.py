@@ -42,7 +42,7 @@ class Job(NamedTuple):
     name: str
     after: List[str]  # names
     after_ok: List[str]  # names
-    tasks: List[str]  # ``.7`` and so on for an array, otherwise one ""
+    tasks: List[str]  # of an array, ``.7`` and so on; otherwise [""]: the end of a KEY in ended/
     place: str  # the directory in which sbatch runs
 
 
@@ -50,7 +50,7 @@ class State(NamedTuple):
     """The state of a job's last attempt."""
 
     state: str
-    key: str
+    key: str  # KEY of that attempt
     job: Optional[int] = None  # its id
     why: str = ""  # the reason if it has not succeeded
 
@@ -75,7 +75,7 @@ def ask_queue() -> Optional[Queue]:
             continue
         number, state, dependency, path = fields
         id = int(number)
-        if queue.states.get(id) != RUNNING:
+        if queue.states.get(id) != RUNNING:  # an array runs if one of its rows does
             queue.states[id] = PENDING if state == "PD" else RUNNING
         queue.paths[path] = id
         queue.waits[id] = "unfulfilled" in dependency
@@ -124,11 +124,13 @@ class Pipeline:
             end = self._read_end(job, keys[job.name])
             if end is not None:
                 ends[job.name] = end
-                if end.state != FAILED or not end.job or job.name == final:
+                may_be_requeued = end.state == FAILED and end.job and job.name != final
+                if not may_be_requeued:
                     last_states[job.name] = end
         ids = {job.name: self._read_id(keys[job.name]) for job in self.jobs}
         queue = ask_queue() if len(last_states) < len(self.jobs) else None
 
+        # Look once more: jobs may have begun while Slurm was asked.
         self.begun = sorted(files.list_names(self.folder + "/begun"))
         self.states = {}
         for job in self.jobs:
@@ -204,7 +206,7 @@ class Pipeline:
     ) -> Tuple[int, int]:
         """Submit the jobs for which there is room; return two numbers of other jobs.
 
-        The first number is of those that may not be submitted yet; the second, of those in the
+        The first number is of those that are perhaps not submitted yet; the second, of those in the
         queue, which will call this, too. variables: sbatch's environment. me: the name of the job
         that calls this; "": a command. final: whether Slurm will not requeue this job.
         """
@@ -218,16 +220,13 @@ class Pipeline:
         if queue is not None and not self._submit_ready(queue, variables):
             self._let_one_wait(queue, me)
 
-        my_id = (self.states[me].job or 0) if me else 0
         others = {name: state for name, state in self.states.items() if name != me}
         left = sum(state.state in (WAITING, NOT_KNOWN) for state in others.values())
-        active = 0
-        for name, state in others.items():
-            if name in self.ending:  # if several jobs wait for room, the newest stays
-                active += (state.job or 0) > my_id
-            else:
-                active += state.state in _ACTIVE
-        return left, active
+        active = [name for name, state in others.items() if state.state in _ACTIVE]
+        # Of several ended jobs that wait for room, only the newest stays.
+        my_id = (self.states[me].job or 0) if me else 0
+        newer = [name for name in self.ending if name != me and (others[name].job or 0) > my_id]
+        return left, len(set(active).difference(self.ending)) + len(newer)
 
     def _submit_ready(self, queue: Queue, variables: Dict[str, str]) -> bool:
         """Submit the jobs whose predecessors are submitted; return False if there is no room."""
@@ -242,7 +241,7 @@ class Pipeline:
         return True
 
     def _let_one_wait(self, queue: Queue, me: str) -> None:
-        """Make a pending job depend on another, unless one does: it begins if that one dies."""
+        """Let a pending job begin after another one, to submit the rest if that one dies."""
         active = {name: state for name, state in self.states.items() if state.state in _ACTIVE}
         pending = [state for name, state in active.items() if state.state == PENDING and name != me]
         pending_ids = [state.job or 0 for state in pending]

@@ -25,12 +25,12 @@ class Run:
         self.job = next(job for job in self.pipeline.jobs if job.name == name)
         task = os.environ.get("SLURM_ARRAY_TASK_ID", "")
         self.id = int(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ["SLURM_JOB_ID"])
-        self.attempt = f"{name}.{attempt}"
-        self.key = self.attempt + (f".{task}" if task else "")
+        self.attempt = f"{name}.{attempt}"  # KEY in the names of the pipeline's files
+        self.key = self.attempt + (f".{task}" if task else "")  # the same of this array task
         self.signals: List[int] = []  # received by the job
         self.child: Optional[subprocess.Popen[bytes]] = None
-        for number in ("TERM", "INT", "HUP", "USR1", "USR2"):
-            signal.signal(getattr(signal, "SIG" + number), self._forward)
+        for signal_name in ("TERM", "INT", "HUP", "USR1", "USR2"):
+            signal.signal(getattr(signal, "SIG" + signal_name), self._forward)
 
     def _forward(self, number: int, frame: Optional[FrameType]) -> None:
         self.signals.append(number)
@@ -43,8 +43,8 @@ class Run:
         is_first = _insist(lambda: self.pipeline.publish("begun/" + self.key, mark))
         if not is_first and not self._begins_again():
             return 0
-        left = self._advance()
-        why = self._why_not()
+        left, _ = self._advance()
+        why = self._await_predecessors()
         if why:
             self.pipeline.publish("not_run/" + self.attempt, {"why": why})
             print(f"pipeline: {self.name} does not run: {why}", flush=True)
@@ -57,10 +57,10 @@ class Run:
         return code
 
     def _begins_again(self) -> bool:
-        """Return True if Slurm requeued this job before it succeeded; False for another job."""
-        other = self.pipeline.read("begun/" + self.key).get("job")
-        if other != self.id:
-            print(f"pipeline: job {other} runs {self.name} already", flush=True)
+        """Return True if Slurm requeued this job before it succeeded; False if it must not run."""
+        begun_id = self.pipeline.read("begun/" + self.key).get("job")
+        if begun_id != self.id:
+            print(f"pipeline: job {begun_id} runs {self.name} already", flush=True)
             return False
         if self.pipeline.read("ended/" + self.key).get("code") == 0:  # requeued after its end
             self._hand_over()
@@ -69,7 +69,7 @@ class Run:
         return True
 
     def _advance(self) -> Tuple[int, int]:
-        """Call Pipeline.advance(); after an error, return numbers with which this job may end."""
+        """Call Pipeline.advance(); after an error, return 1, 1: another job may submit the rest."""
         try:
             final = signal.SIGTERM not in self.signals and len(self.job.tasks) == 1
             return self.pipeline.advance(self.variables, self.name, final=final)
@@ -77,10 +77,10 @@ class Run:
             print(f"pipeline: {error}", flush=True)
             return 1, 1
 
-    def _why_not(self) -> str:
-        """Wait until the states of the jobs before this one are known.
+    def _await_predecessors(self) -> str:
+        """Wait until the states of the jobs before this one are known, or a signal comes.
 
-        Return why this job must not run; "" if it may.
+        Return why this job must not run; "" if it may, or if _run_script() has to obey the signal.
         """
         predecessors = (*self.job.after, *self.job.after_ok)
         while not self.signals:
@@ -88,36 +88,34 @@ class Run:
                 return CANCELLED
             if os.path.exists(f"{self.pipeline.folder}/again/{self.attempt}"):
                 return "another attempt follows"
-            if not predecessors:
-                return ""
             states = [self.pipeline.states.get(name) for name in predecessors]
-            if not any(state is None or state.state == NOT_KNOWN for state in states):
+            if all(state is not None and state.state != NOT_KNOWN for state in states):
                 return self.pipeline.why_blocked(self.job)
             time.sleep(5)
             self._advance()
         return ""
 
-    def _run_script(self, left: Tuple[int, int]) -> int:
-        """Run the script, and return its exit code; meanwhile, submit the jobs that are left."""
+    def _run_script(self, left: int) -> int:
+        """Run the script, and return its exit code; meanwhile, submit the ``left`` jobs."""
         if self.signals:
             return 128 + self.signals[0]
         path = f"{self.pipeline.folder}/scripts/{self.attempt}.run"
         with files.open_own(path) as file:
-            words = file.readline()[2:].split()
+            words = file.readline()[2:].split()  # after ``#!``
         self.child = subprocess.Popen([*words, os.fsencode(path)], env=self.variables)
-        for number in self.signals:
+        for number in self.signals:  # received before there was a child
             node.kill(self.child.pid, number)
         while True:
             try:
-                code = self.child.wait(_PAUSE if left[0] else None)
+                code = self.child.wait(_PAUSE if left else None)
                 if code in (-signal.SIGTERM, 128 + signal.SIGTERM):  # Slurm may signal it directly
                     self.signals.append(signal.SIGTERM)
                 return code if code >= 0 else 128 - code
             except subprocess.TimeoutExpired:
-                left = self._advance()
+                left, _ = self._advance()
 
     def _hand_over(self) -> None:
-        """Submit the next jobs; wait for room only if no other job of the pipeline can."""
+        """Submit the next jobs; wait for room only if no other job of the pipeline does."""
         until = time.monotonic() + _LAST
         while True:
             left, others = self._advance()

@@ -18,7 +18,7 @@ class Options(NamedTuple):
     by_srun: bool = False  # whether srun starts a task
     margin: int = 120  # seconds before the time limit in which no task is started
     save: int = 40  # seconds that tasks have to save after ``signal``
-    signal: str = "TERM"
+    signal: str = "TERM"  # on which a task saves
     task_time: int = 0  # seconds that a task takes; 0: as long as the longest so far
     retries: int = 2  # as the option of 'neuronctl sweep', like the next two
     max_fails: int = 5
@@ -76,7 +76,7 @@ class Supply:
         self.index = files.find_free(self.index, len(self.mine), self._is_taken)
         if self.index < len(self.mine):
             self.index += 1
-            return self.mine[self.index - 1], 1
+            return self.mine[self.index - 1], 1  # the first attempt
 
         # All have begun: look now and then for those that were interrupted.
         if time.monotonic() < self.look_at:
@@ -138,16 +138,17 @@ class Supply:
         """
         number, attempt = key
         is_trial_of_other_node = self.results.state((number, attempt - 1)) == FAILED
-        if not is_trial_of_other_node and seconds > QUICK:
-            self.quick = []
-        elif not is_trial_of_other_node and key not in self.quick:
-            self.quick.append(key)
+        if not is_trial_of_other_node:  # which says nothing about this node
+            if seconds > QUICK:
+                self.quick = []
+            elif key not in self.quick:
+                self.quick.append(key)
         self.healthy = self.healthy or self._any_done()
         if self.healthy:
             self._doubt_node()
             return
         self.suspected = self.suspected or time.monotonic()
-        self.suspect_at = 0.0
+        self.suspect_at = 0.0  # at once
 
     def _any_done(self, besides: str = "") -> bool:
         """Return True if any task succeeded on a node other than ``besides`` ("": on any)."""
@@ -155,7 +156,7 @@ class Supply:
         return any(state == DONE and node_name != besides for state, node_name in ends)
 
     def _doubt_node(self) -> None:
-        """Let other nodes try what failed here at once, if three tasks did, and others succeed."""
+        """Let other nodes try what failed at once here, if three tasks did and others succeed."""
         may_be_bad = self.options.nodes == 1 and len(self.quick) >= 3 and not self.trial
         if not may_be_bad or not self._any_done(besides=self.node):
             return
@@ -185,9 +186,10 @@ class Supply:
             self.trial = None
 
     def suspects(self) -> bool:
-        """Return True while it is open whether any task succeeds; pause the sweep if none does.
+        """Return True while this worker starts no task, because perhaps all of them would fail.
 
-        The suspicion ends at a success, or if a task has run longer than those that failed.
+        The suspicion ends if a task succeeds, or has run longer than those that failed. If all
+        running tasks have failed, or after HOLD seconds, pause the sweep.
         """
         if not self.suspected:
             return False

@@ -21,6 +21,8 @@ ASK = 60  # seconds between questions to Slurm whether it still runs this job
 REST = 5  # seconds without a new task after Slurm failed to start one
 PATIENCE = 600  # seconds for which a failing write to the folder is repeated
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)  # USR2: save; the others: end
+RUN_AGAIN = 75  # exit code of a job that continues in another run, and of a task that saved
+TERMINATED = 143  # exit code after TERM
 _RUNS = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURING")
 
 
@@ -32,8 +34,8 @@ class Worker:
         self.variables = dict(node.read_environment(), NEURONCTL_WORKER=name)
         self.variables.update(NEURONCTL_PROVE=files.PROVE)
         self.node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-        self.job = int(os.environ["SLURM_JOB_ID"])
-        self.this_job = node.find_this_job()
+        self.job = int(os.environ["SLURM_JOB_ID"])  # each task of an array has its own
+        self.this_job = node.find_this_job()  # as Slurm's commands take it
         self.began = 0  # when this run of the job began, in epoch seconds; 0: not known yet
         self.deadline: Optional[float] = None  # monotonic; None: no time limit is known
         self.supply = Supply(folder, options, self.node)
@@ -44,7 +46,8 @@ class Worker:
         self.beat_at = self.asked_at = self.rest_until = 0.0
         self.has_started_one = False
         self.signals: List[int] = []  # received, and not handled yet
-        self.stop_reason = ""  # why it starts no more tasks
+        self.is_gone = False  # whether Slurm no longer runs this run of the job
+        self.stop_reason = ""  # why it starts no more tasks; "": it does
         self.code = 0  # the exit code of the job
         self.kill_at = 0.0  # when its tasks are killed; 0: not yet
         self.saves = False  # whether its tasks were asked to save
@@ -54,10 +57,7 @@ class Worker:
         """Run tasks until none is left; return the exit code of the job."""
         wake = self._listen()
         self._patiently(self._write_beat)
-        # Wait for Slurm to say when this run of the job began.
-        while not self.began and not self.signals and not self.stop_reason:
-            if self._job_is_gone() is None:
-                select.select([wake], [], [], REST)
+        self._await_slurm(wake)
         self._patiently(self._register_job)
         while True:
             self._reap()
@@ -70,8 +70,17 @@ class Worker:
                 files.remove(f"{self.folder}/alive/{self.name}")
                 return self._choose_exit_code()
             is_busy = self.ended or self.kill_at or self.supply.trial or self.supply.suspected
-            if select.select([wake], [], [], 0.1 if is_busy else 2)[0]:
+            signaled, _, _ = select.select([wake], [], [], 0.1 if is_busy else 2)
+            if signaled:
                 os.read(wake, 4096)
+
+    def _await_slurm(self, wake: int) -> None:
+        """Wait until Slurm says when this run began or that it is gone, or a signal comes."""
+        while not self.signals:
+            self._ask_slurm()
+            if self.began or self.is_gone:
+                return
+            select.select([wake], [], [], REST)
 
     def _listen(self) -> int:
         """Handle signals, which main() has blocked; return a descriptor that they make readable."""
@@ -118,22 +127,20 @@ class Worker:
     def _finds_more(self) -> bool:
         """Note for 'sweep add' that this job takes no more tasks, then look once more.
 
-        Return True, and remove the note, if there are some.
+        Return True, and remove the note, if there are tasks.
         """
-        if self.code == 75:  # another run follows
+        if self.code == RUN_AGAIN:  # the next run takes tasks
             return False
         supply = self.supply
         ended_mark = f"{self.folder}/ended/{self.job}.{self.began}"
         files.publish(ended_mark, b"")
         if self.stop_reason:
             return False
-        has_tasks = (
-            supply.read_tasks() or supply.list_undone() or supply.waits
-        )  # list_undone() sets waits
-        if not has_tasks:
+        has_tasks = bool(supply.read_tasks() or supply.list_undone())  # list_undone() sets waits
+        if not has_tasks and not supply.waits:
             return False
         files.remove(ended_mark)
-        supply.look_at = 0.0
+        supply.look_at = 0.0  # at once
         return True
 
     def _finish(self, code: int, why: str) -> None:
@@ -149,19 +156,19 @@ class Worker:
         if now >= self.beat_at + BEAT:
             self._beat()
         if now >= self.asked_at + ASK:
-            self._job_is_gone()
+            self._ask_slurm()
         if self.kill_at and now >= self.kill_at:
             self._kill_tasks(is_late=now >= self.kill_at + REST)
 
     def _kill_tasks(self, is_late: bool) -> None:
-        """Kill all tasks; srun, which passes TERM on, only if it is late."""
+        """Kill all tasks; but send TERM to srun, which passes it on, unless it is late."""
         for process in node.list_processes(self.name):
             number = signal.SIGTERM if process.is_srun and not is_late else signal.SIGKILL
             node.kill(process.pid, number)
         for pid, attempt in self.running.items():
             attempt.was_asked = True
             if not self.options.by_srun:
-                node.kill(-pid, signal.SIGKILL)
+                node.kill(-pid, signal.SIGKILL)  # the process group
 
     def _beat(self) -> None:
         """Give a sign of life, if the folder can be written."""
@@ -176,39 +183,39 @@ class Worker:
         """Write the sign of life, always as many bytes, which works on a full disk, too."""
         files.write(f"{self.folder}/alive/{self.name}", b"%20d\n" % time.monotonic(), 0)
 
-    def _job_is_gone(self) -> Optional[bool]:
-        """Return True if Slurm no longer runs this run of the job; then end all tasks.
+    def _ask_slurm(self) -> None:
+        """Ask Slurm about this run of the job, and end all tasks if it is gone.
 
-        Return None if Slurm does not answer.
+        Set ``is_gone``, or ``began`` and ``deadline``; nothing if Slurm does not answer.
         """
         self.asked_at = time.monotonic()
         run = node.ask_run(self.this_job, self.job)
         if run is None:
-            return None
+            return
         is_later_run = self.began and run.began != self.began
         if run.state not in _RUNS or is_later_run:
-            self._end_tasks("Slurm no longer runs this job", 143)
-            return True
+            self.is_gone = True
+            self._end_tasks("Slurm no longer runs this job", TERMINATED)
+            return
         self.began = run.began
         self.deadline = None if run.left is None else self.asked_at + run.left
-        return False
 
     def _handle_signals(self) -> None:
         """Act on the signals received."""
         while self.signals:
             if self.signals.pop(0) == signal.SIGUSR2:
-                self._reap()
+                self._reap()  # what has ended is not asked to save
                 self.saves = True
-                self._finish(75, "time to save")
+                self._finish(RUN_AGAIN, "time to save")
                 self.kill_at = self.kill_at or time.monotonic() + self.options.save
                 self._signal_tasks(int(getattr(signal, "SIG" + self.options.signal)), to_save=True)
             else:
-                self._end_tasks("the job ends", 143, GRACE)
+                self._end_tasks("the job ends", TERMINATED, GRACE)
 
     def _end_tasks(self, why: str, code: int, grace: float = REST) -> None:
         """Ask all tasks to end, kill them after ``grace`` seconds, and exit with this code."""
         self._finish(code, why)
-        self.code = code
+        self.code = code  # instead of that of an earlier _finish()
         end = time.monotonic() + grace
         self.kill_at = min(self.kill_at or end, end)
         for attempt in [*self.running.values(), *self.ended]:
@@ -220,14 +227,14 @@ class Worker:
         attempts = {attempt.key[0]: attempt for attempt in self.running.values()}  # by task
         if self.options.nodes > 1 and attempts and to_save:  # scancel also reaches the other nodes
             node.ask("scancel", f"--signal={number}", self.this_job)
-            for running in attempts.values():
-                running.was_asked = True
+            for attempt in self.running.values():
+                attempt.was_asked = True
             return
         for process in node.list_processes(self.name, number):
-            attempt = attempts.get(process.task)
+            owner = attempts.get(process.task)
             gets_signal = not process.is_srun and (process.catches or not to_save)
-            if attempt and gets_signal:
-                attempt.was_asked = True
+            if owner and gets_signal:
+                owner.was_asked = True
                 node.kill(process.pid, number)
 
     def _may_start(self) -> bool:
@@ -242,12 +249,12 @@ class Worker:
                 self._finish(1, f"the sweep is paused: {why}")
 
         if self.has_started_one and self._lacks_time():
-            self._job_is_gone()  # asks for the limit, which may have changed
+            self._ask_slurm()  # the limit may have changed
             if self._lacks_time():
-                self._finish(75, "too little time is left for another one")
+                self._finish(RUN_AGAIN, "too little time is left for another one")
 
         if not self.stop_reason and time.monotonic() > self.asked_at + BEAT:
-            self._job_is_gone()
+            self._ask_slurm()  # a job that is gone starts no task
         return not self.stop_reason and time.monotonic() >= self.rest_until
 
     def _lacks_time(self) -> bool:
@@ -255,7 +262,7 @@ class Worker:
         if self.deadline is None:
             return False
         seconds: float = self.options.task_time
-        if not seconds and not self.options.until_done:
+        if not seconds and not self.options.until_done:  # which continues the task
             seconds = int(self.supply.results.longest)
         return time.monotonic() + seconds > self.deadline - self.options.margin
 
@@ -263,15 +270,16 @@ class Worker:
         """Claim an attempt; return False if another worker was first."""
         claim = {"job": self.job, "began": self.began, "node": self.node, "worker": self.name}
         claim.update(pid=os.getpid(), start=int(time.time()))
-        path = f"{self.folder}/claims/{key[0]}.{key[1]}"
+        path = "{}/claims/{}.{}".format(self.folder, *key)
         return bool(self._patiently(lambda: files.publish(path, files.encode(claim))))
 
     def _begin(self, key: Key) -> None:
         """Start a claimed task, with its output in a log; if that fails, put it among the ended."""
+        task, _ = key
         version = self.options.snapshot or node.read_commit(os.getcwd())
         attempt = Attempt(key, self.free_slots.pop(), version)
         self.has_started_one = True
-        words = self.supply.tasks.words(key[0])
+        words = self.supply.tasks.words(task)
         if self.options.launch:
             words = [b"/bin/bash", b"-c", b'export -nf launch; launch "$@"', b"launch", *words]
         log = self._patiently(lambda: os.open(self._log_path(key), os.O_WRONLY | os.O_CREAT, 0o600))
@@ -282,7 +290,8 @@ class Worker:
         except OSError as error:  # report it as a shell does
             text = f"{os.fsdecode(words[0])}: {error.strerror}\n"
             os.write(log, text.encode("utf-8", "surrogateescape"))
-            attempt.was_asked = error.errno in (errno.EAGAIN, errno.ENOMEM)  # a fault of the node
+            # A fault of the node counts as an interruption.
+            attempt.was_asked = error.errno in (errno.EAGAIN, errno.ENOMEM)
             attempt.code = 127 if error.errno == errno.ENOENT else 126
             attempt.ended_at = time.monotonic()
             self.ended.append(attempt)
@@ -290,7 +299,7 @@ class Worker:
             os.close(log)
 
     def _log_path(self, key: Key) -> str:
-        return f"{self.folder}/logs/{key[0]}.{key[1]}.log"
+        return "{}/logs/{}.{}.log".format(self.folder, *key)
 
     def _patiently(self, write: Callable[[], Any]) -> Any:
         """Return write(), which writes to the folder; after errors, retry for PATIENCE seconds.
@@ -327,7 +336,7 @@ class Worker:
     def _record_ends(self) -> None:
         """Record the ended tasks that have no processes left, and free their slots."""
         for attempt in list(self.ended):
-            if not attempt.is_clear and self._has_left(attempt):
+            if not attempt.is_clear and self._end_processes(attempt):
                 continue
             attempt.is_clear = True
             if attempt.code == 0:  # a failure keeps its slot, because it may stop this worker
@@ -342,8 +351,8 @@ class Worker:
             attempt.holds_slot = False
             self.free_slots.append(attempt.slot)
 
-    def _has_left(self, attempt: Attempt) -> bool:
-        """Return True if an ended task has processes left; ask them to end, then kill them."""
+    def _end_processes(self, attempt: Attempt) -> bool:
+        """End the processes that an ended task has left; return False if there are none."""
         pids = node.list_children() - self.running.keys()
         if pids and (self.running or len(self.ended) > 1):  # some may belong to other tasks
             attempts = [*self.running.values(), *self.ended]
@@ -356,7 +365,7 @@ class Worker:
             attempt.cleared_at = time.monotonic()
             for pid in pids:
                 node.kill(pid, signal.SIGTERM)
-        elif time.monotonic() > attempt.cleared_at + 1:
+        elif time.monotonic() > attempt.cleared_at + 1:  # a second later
             for pid in pids:
                 node.kill(pid, signal.SIGKILL)
         return True
@@ -369,12 +378,13 @@ class Worker:
             tail = log.read()
         state, code = self._judge(attempt, tail)
         is_lost = state == INTERRUPTED and not attempt.was_asked
-        if is_lost and self.options.nodes > 1:  # end the job: its other nodes may still run it
-            self._finish(75, f"srun lost task {task}")
+        if is_lost and self.options.nodes > 1:
+            # Other nodes may still run the task: end the job, and leave the task without a record.
+            self._finish(RUN_AGAIN, f"srun lost task {task}")
             return True
         if state == INTERRUPTED and self.options.by_srun and self._kill_lost_step(task):
             return False
-        if self.options.until_done and (code == 75 or (self.saves and state == INTERRUPTED)):
+        if self.options.until_done and (code == RUN_AGAIN or (self.saves and state == INTERRUPTED)):
             state = CONTINUES
 
         seconds = attempt.ended_at - attempt.start_monotonic
@@ -399,13 +409,11 @@ class Worker:
     def _judge(self, attempt: Attempt, tail: bytes) -> Tuple[str, int]:
         """Return the state and the exit code of a task; INTERRUPTED if its job has ended it."""
         state, code = files.judge(attempt.code, attempt.key, tail, self.options.by_srun)
-        if attempt.was_asked:
-            return INTERRUPTED, code
-        in_doubt = state != DONE and (self.options.by_srun or code > 128)
-        if in_doubt and self._job_is_gone():
-            attempt.was_asked = True
-            return INTERRUPTED, code
-        return state, code
+        may_be_signaled = state != DONE and (self.options.by_srun or code > 128)
+        if may_be_signaled and not attempt.was_asked:
+            self._ask_slurm()
+            attempt.was_asked = self.is_gone
+        return (INTERRUPTED if attempt.was_asked else state), code
 
     def _kill_lost_step(self, task: int) -> bool:
         """Kill the processes of a task that srun has lost; return False if there are none."""
@@ -414,7 +422,7 @@ class Worker:
             node.kill(pid, signal.SIGKILL)
         return bool(pids)
 
-    def _react(self, key: Key, state: str, seconds: float, line: str) -> None:
+    def _react(self, key: Key, state: str, seconds: float, last_line: str) -> None:
         """Act on the end of a task: failures may make the sweep or this node suspect."""
         if state == DONE:
             self.supply.quick = []
@@ -425,9 +433,9 @@ class Worker:
             self.not_started = 0
             self._patiently(lambda: self.supply.judge_failure(key, seconds))
         elif not self.stop_reason:
-            self.supply.look_at = 0.0
+            self.supply.look_at = 0.0  # to continue the task at once
             if state == INTERRUPTED:
                 self.rest_until = time.monotonic() + REST
                 self.not_started += 1
             if self.not_started >= self.options.max_fails:
-                self._finish(1, f"the last {self.not_started} tasks have not started: {line}")
+                self._finish(1, f"the last {self.not_started} tasks have not started: {last_line}")

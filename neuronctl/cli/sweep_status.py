@@ -107,7 +107,7 @@ def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
             listed.append({"name": name, "error": error.message})
             continue
         rows.append([name, str(len(sweep.tasks)), _join_counts(sweep.counts)])
-        paused = sweep.notes.get("", "")  # the note about the sweep itself
+        paused = sweep.pause_reason or ""
         listed.append({"name": name, "tasks_in_state": sweep.counts, "paused": paused})
     if as_json:
         print_json("neuronctl.sweeps/1", {"sweeps": listed})
@@ -128,14 +128,14 @@ def _print_counts(sweep: SweepStatus) -> None:
     for job in sweep.jobs:
         where = f"on {job.node_list}" if job.node_list else job.reason
         print_line(f"job {job.id}: {job.state} {where}")
-    for node, why in sweep.notes.items():
-        if node:
-            fault = f"{node} takes no more tasks: {why}"
-            print_line(f"{fault}; to use it again: rm {quote(sweep.folder)}/bad/{node}")
-        else:  # the note about the sweep itself
-            # Without a cancellation, a sweep is paused because tasks failed.
-            failed = "" if why.startswith("cancelled") else " --failed"
-            print_line(f"paused: {why}; to continue: neuronctl sweep retry {name}{failed}")
+    for node, why in sweep.bad_nodes.items():
+        fault = f"{node} takes no more tasks: {why}"
+        print_line(f"{fault}; to use it again: rm {quote(sweep.folder)}/bad/{node}")
+    paused = sweep.pause_reason
+    if paused is not None:
+        # Without a cancellation, a sweep is paused because tasks failed.
+        failed = "" if paused.startswith("cancelled") else " --failed"
+        print_line(f"paused: {paused}; to continue: neuronctl sweep retry {name}{failed}")
     if sweep.seconds_left:
         left = format_elapsed(sweep.seconds_left)
         at_once = counted(sweep.counts[RUNNING], "task")
@@ -148,8 +148,7 @@ def _print_counts(sweep: SweepStatus) -> None:
             shown.append(f"{counted(count, 'task')} {code}")
         print_line(f"the tasks ran different code: {', '.join(shown)}")
     has_tasks_left = bool({WAITING, INTERRUPTED} & sweep.counts.keys())
-    is_paused = "" in sweep.notes
-    if has_tasks_left and not (sweep.goes_on or is_paused):
+    if has_tasks_left and not sweep.goes_on and paused is None:
         why = f"no job is left to do them: neuronctl why {name}"
         print_line(f"{why}; to continue: neuronctl sweep retry {name}")
     print_line()
@@ -206,8 +205,8 @@ def _dump(
         "name": sweep.name,
         "tasks_in_state": sweep.counts,
         "jobs": [str(row.id) for row in sweep.jobs],
-        "paused": sweep.notes.get("", ""),
-        "bad_nodes": {node: why for node, why in sweep.notes.items() if node},
+        "paused": sweep.pause_reason or "",
+        "bad_nodes": dict(sweep.bad_nodes),
         "seconds_left": sweep.seconds_left,
         "versions": sweep.versions,
         "tasks": [

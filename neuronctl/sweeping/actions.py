@@ -31,7 +31,7 @@ from neuronctl.sweeping.folder import Sweep, SweepSettings, find_sweep, open_swe
 from neuronctl.sweeping.jobs import make_words, plan_task, submit_workers
 from neuronctl.sweeping.parameters import Task, TaskState, check_metric, make_tasks, parameter_names
 from neuronctl.sweeping.results import SweepStatus, read_status
-from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
+from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING, Key
 from neuronctl.tracking.cancellation import cancel, is_active, scancel_targets
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import queued
@@ -45,9 +45,9 @@ class Change:
     """What a command has done to a sweep."""
 
     name: str
-    added: int = 0  # new tasks
-    again: Tuple[int, ...] = ()  # the tasks to do again, by number
-    to_do: int = 0  # tasks that wait
+    added: int = 0  # how many tasks are new
+    again: Tuple[int, ...] = ()  # the numbers of the tasks to do again
+    to_do: int = 0  # how many tasks wait
     jobs: Tuple[int, ...] = ()  # ids of submitted jobs
     cancelled: Tuple[str, ...] = ()  # ids of cancelled jobs
     paused: str = ""  # why no task starts; "": the sweep is not paused
@@ -63,19 +63,20 @@ def describe_sweep(
     """
     plan = planned.plan
     _refuse_options(plan.request)
-    words = (plan.request.script or "", *plan.request.args)
-    if plan.request.body is not None:
+    if plan.request.body is None:
+        words = (plan.request.script or "", *plan.request.args)
+    else:
         words = ("bash", "-c", plan.request.body)
     tasks = make_tasks(plan.request.sweep, words)
     os.environ.update(plan.secrets)  # where plan_job() looks for their values
-    for name in ("catalog", "template"):
+    for name in ("catalog", "template"):  # later commands may run in another directory
         more[name] = more[name] and os.path.abspath(more[name])
     settings = SweepSettings(
         words=words,
         axes=plan.request.sweep,
         request=stored_request(replace(plan, request=_make_task_request(plan.request, tasks))),
         cwd=working_directory(),
-        exported=tuple(plan.secrets),
+        exported=tuple(plan.secrets),  # their names
         task_time=_parse_task_time(task_time, plan.time_limit or 0),
         metric=check_metric(metric),
         **more,
@@ -100,7 +101,7 @@ def _make_task_request(request: JobRequest, tasks: Sequence[Task]) -> JobRequest
             "write bash {NAME} or python {NAME}",
         )
     request = replace(request, script=program, args=tuple(args), body=None, text_file=None)
-    return replace(request, sweep=(), after=(), after_ok=())  # the dependency names these jobs
+    return replace(request, sweep=(), after=(), after_ok=())  # ``dependency`` names their jobs
 
 
 def _parse_task_time(task_time: Optional[str], limit: int) -> Optional[int]:
@@ -147,7 +148,7 @@ def _enter_sweep(name: str) -> Sweep:
         raise UsageError(
             f"the sweep {name} is for {settings.cwd}, which cannot be entered: {error.strerror}"
         ) from None
-    # The jobs that it waited for have ended.
+    # The jobs that the sweep's first jobs waited for have ended.
     request = {key: value for key, value in settings.request.items() if key != "dependency"}
     sweep.settings = replace(settings, request=request)
     return sweep
@@ -186,13 +187,13 @@ def add_tasks(
         waiting = Counter(task.sizes for task in full_tasks)
         return replace(_submit_for(sweep, waiting, reporter, **submit_options), added=added)
     except (PolicyError, SlurmRefusedError, UsageError):
-        if not sweep.jobs():
+        if not sweep.jobs():  # none was submitted
             _delete(sweep)
         raise
 
 
 def plan_sizes(sweep: Sweep, tasks: Sequence[Task]) -> Dict[Row, JobPlan]:
-    """Return the plan of a task, by its sizes."""
+    """Return the plan of a task for each of the tasks' sizes."""
     return {sizes: plan_task(sweep.settings, sizes) for sizes in {task.sizes for task in tasks}}
 
 
@@ -208,7 +209,7 @@ def extend(name: str, axes: Sequence[Axis]) -> Tuple[Sweep, Sequence[Task]]:
 
 def submit_waiting(sweep: Sweep, reporter: Reporter, **submit_options: Any) -> Change:
     """Submit jobs for the tasks that wait, in addition to the jobs in the queue."""
-    paused = sweep.notes().get("")
+    paused = sweep.pause_reason()
     if paused is not None:
         reporter.tell(f"paused: {paused}; 'neuronctl sweep retry {sweep.name}' continues it")
         return Change(sweep.name, paused=paused)
@@ -240,7 +241,8 @@ def retry(
 
     numbers: of the tasks, however they ended; (): the interrupted tasks and, if ``failed``, the
     failed ones. options: new ones for their jobs, by long names, such as ``time``. jobs: as in
-    SweepSettings; None: unchanged. Raises UsageError, and SlurmUnavailableError.
+    SweepSettings; None: unchanged. Raises SlurmUnavailableError if Slurm is silent, and UsageError
+    for impossible options or a task that has not ended.
     """
     sweep = _enter_sweep(name)
     sweep.settings = replace(sweep.settings, jobs=jobs or sweep.settings.jobs)
@@ -251,10 +253,10 @@ def retry(
             "try again later",
         )
     chosen = _choose_tasks(status, numbers, failed)
-    by_sizes: Dict[Row, List[Tuple[int, int]]] = {}
+    by_sizes: Dict[Row, List[Key]] = {}  # the last attempts
     for task in chosen:
         by_sizes.setdefault(task.sizes, []).append((task.number, task.attempt))
-    new_sizes = {sizes: {**dict(sizes), **options} for sizes in by_sizes if options}
+    new_sizes = {sizes: {**dict(sizes), **options} for sizes in by_sizes} if options else {}
     for changed in new_sizes.values():
         plan_task(sweep.settings, tuple(changed.items()))  # refuses impossible options
     for sizes, attempts in by_sizes.items():

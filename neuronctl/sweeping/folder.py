@@ -55,7 +55,7 @@ class Sweep:
 
     path: the folder of the settings. folder: the one below it for everything else; its name is
     random, so that a worker of an earlier sweep of this name writes nothing here. is_new: whether
-    create() has yet to be called.
+    create() has yet to be called. id: "": of a new sweep.
     """
 
     def __init__(self, name: str, settings: SweepSettings, id: str = "") -> None:
@@ -93,7 +93,7 @@ class Sweep:
         return sum(self._add(dict(sizes), group) for sizes, group in by_sizes.items())
 
     def _add(self, sizes: Dict[str, str], tasks: List[Task]) -> int:
-        """Write a part with those of these tasks that are missing; return how many."""
+        """Write the tasks that are missing as a new part; return how many."""
         while True:  # repeat if another command wrote this part first
             parts = list(self._parts())
             present: set[Tuple[str, ...]] = set()
@@ -113,6 +113,7 @@ class Sweep:
         """Yield each part's sizes, and its tasks: the words and the parameters of each."""
         for number in sorted(int(name) for name in self._list("tasks") if name.isdigit()):
             with self._reported():
+                # Each line ends with a newline. An empty file is damaged: "" is no JSON.
                 head, *lines = self._read(f"tasks/{number}").split("\n")[:-1] or [""]
                 sizes = dict(json.loads(head)["sizes"])
                 tasks = json.loads(f"[{','.join(lines)}]")
@@ -143,7 +144,7 @@ class Sweep:
         """Return the state of each task. ask_runs: as for files.read_states()."""
         results = files.Results(self.folder, whole=True)
         with self._reported():
-            # A task whose job has ended no longer runs, even if its worker lives on for a moment.
+            # Each worker whose job has ended counts as dead, even if it lives on for a moment.
             attempts = files.read_states(self.folder, ask_runs, lambda *_: True, results)
         states: List[TaskState] = []
         for sizes, tasks in self._parts():
@@ -158,12 +159,14 @@ class Sweep:
         """Return the log file of an attempt."""
         return f"{self.folder}/logs/{number}.{attempt}.log"
 
-    def notes(self) -> Dict[str, str]:
-        """Return why the sweep is paused (key ""), and why nodes are excluded (key: the node)."""
-        notes = {node: self._read(f"bad/{node}").strip() for node in self._list("bad")}
-        if os.path.exists(f"{self.folder}/paused"):
-            notes[""] = self._read("paused").strip()
-        return notes
+    def pause_reason(self) -> Optional[str]:
+        """Return why the sweep is paused; None if it is not."""
+        is_paused = os.path.exists(f"{self.folder}/paused")
+        return self._read("paused").strip() if is_paused else None
+
+    def bad_nodes(self) -> Dict[str, str]:
+        """Return the nodes that get no more tasks, each with the reason."""
+        return {node: self._read(f"bad/{node}").strip() for node in self._list("bad")}
 
     def add_job(self, job_id: int, sizes: Row = ()) -> None:
         """Record a job that takes tasks of these sizes."""
@@ -175,7 +178,7 @@ class Sweep:
         return sorted(int(name) for name in self._list("jobs") if name.isdigit())
 
     def workers(self, rows: Iterable[QueueJob]) -> Dict[str, int]:
-        """Return how many of these jobs take tasks, by the tasks' sizes as a line of JSON."""
+        """Return how many of the sweep's jobs in these rows take tasks, by the sizes as JSON."""
         job_ids = set(self.jobs())
         ended_runs = set(self._list("ended"))
         workers: Dict[str, int] = collections.Counter()
@@ -218,7 +221,7 @@ def find_sweep(name: str) -> Optional[Sweep]:
             raise ValueError("it is of another version of neuronctl")
         id = data.pop("id", "")
         axes = [[tuple(map(tuple, row)) for row in axis] for axis in data.pop("axes")]
-        settings = restore(SweepSettings, {**data, "axes": []})  # which is slow for 100,000 rows
+        settings = restore(SweepSettings, {**data, "axes": []})  # slow for 100,000 rows of axes
         settings = replace(settings, axes=tuple(map(tuple, axes)))
     if not id:
         raise RecordError(
@@ -255,7 +258,7 @@ def reported(what: str) -> Iterator[None]:
 
 
 def copy_worker(folder: str, *, dry_run: bool = False) -> str:
-    """Copy this version's worker into a folder; return the copy's place. Raises RecordError."""
+    """Copy this version's worker into a folder, unless ``dry_run``; return the copy's place."""
     from pathlib import Path
 
     place = Path(files.__file__).parent
@@ -282,7 +285,7 @@ _NOT_BEGUN = State(WAITING)
 def _make_task_state(
     number: int, values: Dict[str, str], sizes: Row, state: State, record: Optional[Tuple[Any, ...]]
 ) -> TaskState:
-    """Return a task with its last attempt. record: the FIELDS of an attempt that has ended."""
+    """Return a task with its last attempt. record: the attempt's FIELDS; None: it has not ended."""
     if state.sizes is not None:
         sizes = tuple(state.sizes.items())
     if state.state == WAITING:  # it has not begun, or is to be run again
@@ -294,14 +297,14 @@ def _make_task_state(
         number,
         values,
         sizes,
-        WAITING if continues else state.state,
-        state.attempt,
-        None if continues else code,
-        None if start is None else int(start),
-        None if end is None else int(end),
-        str(node or ""),
-        job,
-        str(metric or ""),
-        str(last_line or ""),
-        str(version or ""),
+        state=WAITING if continues else state.state,
+        attempt=state.attempt,
+        code=None if continues else code,
+        start=None if start is None else int(start),
+        end=None if end is None else int(end),
+        node=str(node or ""),
+        job_id=job,
+        metric=str(metric or ""),
+        last_line=str(last_line or ""),
+        version=str(version or ""),
     )

@@ -76,7 +76,8 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
     """Return a task for each combination of the axes' rows, numbered in their order.
 
     words: the program and its arguments, with ``{name}`` in place of a parameter's value. Raises
-    UsageError if a parameter or a ``{name}`` has no counterpart, or two tasks are equal.
+    UsageError if a parameter or a ``{name}`` has no counterpart, two tasks are equal, or there are
+    more than MOST.
     """
     _check_names(parameter_names(axes), words)
     rows_of_axes = itertools.chain.from_iterable(axes)
@@ -114,7 +115,7 @@ def show_parameters(row: Iterable[Tuple[str, str]]) -> str:
 
 
 def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
-    """Raise UsageError if a parameter or a ``{name}`` in the words has no counterpart."""
+    """Raise UsageError if a parameter or a ``{name}`` has no counterpart, or two set one option."""
     options = [size_option(name) or name for name in names]
     for index, option in enumerate(options):
         if option in options[:index]:

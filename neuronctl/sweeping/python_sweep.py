@@ -30,7 +30,7 @@ class Sweep:
     """
 
     def __init__(self, name: str, change: Optional[Change] = None) -> None:
-        open_sweep(name)
+        open_sweep(name)  # raises NoSuchJobError if there is none
         self.name, self.change = name, change
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ class Sweep:
         return find_status(self.name).tasks
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Wait until none of its jobs is in the queue; return True if all tasks are done.
+        """Wait until no job of the sweep is in the queue; return True if all tasks are done.
 
         timeout: in seconds, after which it raises TimeoutError. While Slurm is silent, it waits.
         """
@@ -93,16 +93,17 @@ def sweep(
     [{'lr': '0.1'}, {'lr': '0.01'}]
     """
     words: Sequence[str] = program_words(script, args)
-    if commands and not words:
+    if commands and not words:  # each line of the file is the whole program of a task
         words = SHELL_COMMAND
         file_stem, _ = os.path.splitext(os.path.basename(commands))
         options.setdefault("job_name", file_stem)
     axes: List[Axis] = []
     sources = {"params": params, "zip": zip, "table": table, "commands": commands}
     for source, data in sources.items():
+        if data is None:
+            continue
         try:
-            texts = _texts(data) if isinstance(data, Mapping) else data
-            axes += make_axes(source, texts) if data is not None else ()
+            axes += make_axes(source, _texts(data) if isinstance(data, Mapping) else data)
         except ValueError as error:
             raise UsageError(f"{source}: {error}") from None
     planned = plan_job(
@@ -119,8 +120,7 @@ def sweep(
     new_sweep, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
     reporter = Reporter()
     reporter.command_line = ["python", *sys.argv]
-    plans = plan_sizes(new_sweep, tasks)
-    change = add_tasks(new_sweep, tasks, plans, reporter, force=force)
+    change = add_tasks(new_sweep, tasks, plan_sizes(new_sweep, tasks), reporter, force=force)
     return Sweep(new_sweep.name, change)
 
 

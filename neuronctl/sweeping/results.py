@@ -29,7 +29,8 @@ class SweepStatus:
     name: str
     tasks: Tuple[TaskState, ...]  # by number
     jobs: Tuple[QueueJob, ...]  # those that have not ended
-    notes: Mapping[str, str]  # as Sweep.notes() returns them
+    pause_reason: Optional[str]  # as Sweep.pause_reason() returns it
+    bad_nodes: Mapping[str, str]  # as Sweep.bad_nodes() returns them
     unanswered: str = ""  # why Slurm does not list the jobs; "": it does
     folder: str = ""  # where its files are
 
@@ -64,7 +65,7 @@ class SweepStatus:
 
     @property
     def seconds_left(self) -> Optional[int]:
-        """Return how long the rest takes if as many tasks run at a time as now; None: unknown."""
+        """Return in how many seconds all tasks end if as many run at once as now; None: unknown."""
         running = [task for task in self.tasks if task.state == RUNNING]
         ended = [task for task in self.tasks if task.state in (DONE, FAILED)]
         if not running or not ended:
@@ -84,14 +85,14 @@ def _rank(task: TaskState) -> float:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a task compares with that of the smallest job with the same other parameters."""
+    """A task, compared with the smallest task that has the same other parameters."""
 
-    number: int
-    shown: str  # all its parameters
-    rest: str  # those that set no size
-    seconds: int  # how long it took
-    ratio: float  # how many times as large its job is
-    speedup: float  # how many times as fast it was
+    number: int  # of the task
+    shown: str  # all parameters of the task
+    rest: str  # the parameters that set no size
+    seconds: int  # how long the task took
+    ratio: float  # the size of its job, divided by that of the smallest task's job
+    speedup: float  # the seconds of the smallest task, divided by those of this one
 
     @property
     def efficiency(self) -> float:
@@ -121,7 +122,10 @@ def read_status(sweep: Sweep) -> SweepStatus:
     queue = _Queue()
     tasks = tuple(sweep.states(queue.ask_runs))
     jobs = tuple(row for row in queue.rows if row.id.job in job_ids and row.state in ACTIVE)
-    return SweepStatus(sweep.name, tasks, jobs, sweep.notes(), queue.problem, sweep.folder)
+    pause_reason, bad_nodes = sweep.pause_reason(), sweep.bad_nodes()
+    return SweepStatus(
+        sweep.name, tasks, jobs, pause_reason, bad_nodes, queue.problem, sweep.folder
+    )
 
 
 def find_status(name: str) -> SweepStatus:
@@ -149,7 +153,7 @@ def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
 
 def _compare(rest: str, tasks: List[TaskState]) -> List[Scale]:
     """Return how the tasks of a curve compare with the smallest one. rest: as in Scale."""
-    all_sizes = [_find_sizes(task) for task in tasks]
+    all_sizes = [_find_sizes(task) for task in tasks]  # all with the same names
     least = {name: min(sizes[name] for sizes in all_sizes) for name in all_sizes[0]}
     job_size = {task.number: _compare_sizes(_find_sizes(task), least) for task in tasks}
     by_size = sorted(tasks, key=lambda task: job_size[task.number])
@@ -170,7 +174,7 @@ def _find_sizes(task: TaskState) -> Dict[str, int]:
         option = size_option(name)
         numbers = re.findall("[0-9]+", text) if option else []  # of ``a100:2``: 100 and 2
         if numbers:
-            sizes[option] = int(numbers[-1]) or 1
+            sizes[option] = int(numbers[-1]) or 1  # other sizes are divided by it
     return sizes
 
 

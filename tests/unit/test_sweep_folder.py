@@ -101,6 +101,6 @@ def test_damage_is_told_or_passed_over(name: str, text: str) -> None:
     Path(sweep.folder, name).write_text(text)
     with contextlib.suppress(RecordError):
         sweep.states(lambda: {7: 100})
-    sweep.notes()
+    sweep.bad_nodes()
     with contextlib.suppress(RecordError):
         sweep.add(tasks(3))

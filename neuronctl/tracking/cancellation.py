@@ -41,10 +41,10 @@ class Outcome:
 def scancel_targets(
     word: JobOrName, statuses: Sequence[JobStatus], state: Optional[str]
 ) -> Dict[JobId, List[JobStatus]]:
-    """Return the ids to give to scancel, each with the jobs and tasks that it ends.
+    """Return the ids to give to scancel, each with the jobs and tasks that scancel ends.
 
-    An id stays as the user typed it if all of it is to end; otherwise, and for a name, it is that
-    of squeue's row. state: end only jobs in this state.
+    An id stays as the user typed it if all its tasks are to end; otherwise, and for a name, the
+    id is that of squeue's row. state: end only jobs in this state; None: in any.
     """
     active = [status for status in statuses if is_active(status)]
     chosen = [status for status in active if state in (None, status.state)]
@@ -136,7 +136,7 @@ def _cancel_all_runs(id: JobId, status: JobStatus) -> Dict[str, str]:
         ids = [id] if chain is None else list(jobs_to_end(chain, squeue(user=str(os.getuid()))))
         if ids or attempt == 0:
             refused = scancel(ids or [id])
-        if status.state == PENDING:
+        if status.state == PENDING:  # no script ran that could begin another run
             break
         time.sleep(_BETWEEN_ATTEMPTS)
         if chain is None and not any(row.state in _MAY_RUN for row in squeue([id])):
@@ -178,7 +178,7 @@ def _common_tasks(wanted: JobId, id: JobId) -> JobId:
     """Return the tasks in both ids: 4711_[4-5] for 4711_[1-5] and 4711_[4-9]."""
     if wanted.tasks is None or id.tasks is None:
         return id
-    unwanted = id.without([wanted])
+    unwanted = id.without([wanted])  # None: all are wanted
     return id if unwanted is None else id.without([unwanted]) or id
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def canceller(status: JobStatus) -> str:
-    """Return the login name of the user who cancelled a job; "you", or "" if unknown."""
+    """Return who cancelled a job: a login name, or "you"; "" if unknown."""
     if status.cancelled_by is None:
         return ""
     if status.cancelled_by == os.getuid():
@@ -94,7 +94,7 @@ _TAIL = 1 << 20  # bytes at the end of a log
 
 def why_left_out(status: JobStatus) -> str:
     """Return why a pipeline left a job out (``a failed``), or ""."""
-    path = status.submit_line.rpartition(" ")[2]  # FOLDER/scripts/KEY
+    _, _, path = status.submit_line.rpartition(" ")  # FOLDER/scripts/KEY
     if not path.startswith(pipeline_dir()):
         return ""
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -140,7 +140,7 @@ def signal_name(number: int) -> str:
 def exit_status(status: JobStatus) -> int:
     """Return the exit code of a command that follows or waits for the job.
 
-    It is the batch script's own if it is not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
+    It is the batch script's own if not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
     and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED, but 1 if tasks of a sweep
     failed in the job; 1 for everything else, including unknown.
     """

@@ -33,7 +33,7 @@ from neuronctl.tracking.lookup import log_paths, matches, remember
 from neuronctl.tracking.runs import failed_tasks
 
 _FIRST, _LONGEST_WAITING = 1.0, 10.0  # seconds between polls
-_LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # after so many seconds of running
+_LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # (seconds of running, between polls)
 _SHORTEST = 0.2  # seconds until the next poll, if another process has just asked
 _GROWTH = 1.4  # from one interval to the next
 _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag behind slurmctld
@@ -55,10 +55,10 @@ def wait_for(
     warn: Optional[Callable[[str], None]] = None,
     timeout: Optional[float] = None,
 ) -> List[JobWatch]:
-    """Wait until the jobs have ended, or any of them; return those that have.
+    """Wait until all jobs have ended, or any of them; return those that have ended.
 
-    tell: called when a job ends, with a line about how. warn: called when Slurm stops responding,
-    and when it responds again. timeout: in seconds; raises TimeoutError. Ctrl-C raises
+    tell: called when a job ends, with a line about its end. warn: called when Slurm stops
+    responding, and when it responds again. timeout: in seconds; raises TimeoutError. Ctrl-C raises
     KeyboardInterrupt; the jobs continue.
     """
     end = float("inf") if timeout is None else time.monotonic() + timeout
@@ -113,9 +113,9 @@ class JobWatch:
         self.interval = _FIRST  # seconds between polls; grows while nothing changes
         self.pause = _FIRST  # seconds until the next poll
         self._age = 0.0  # of squeue's answer, in seconds
-        self._last_summary = ""
+        self._last_summary = ""  # of the states that poll() returned last
         self.silent = False  # whether Slurm failed to respond when last asked
-        self._absent_since: Optional[float] = None
+        self._absent_since: Optional[float] = None  # None: squeue has the job
         self._paths: Dict[bool, str] = {}  # False: of standard output, True: of standard error
         self._is_foreign = False  # another user's job
 
@@ -165,6 +165,7 @@ class JobWatch:
         return all(status.state == PENDING for status in self.statuses)
 
     def _ask(self) -> None:
+        """Set ``statuses`` and ``ended`` by squeue's answer; if it lacks the job, by sacct's."""
         rows = self._rows()
         if rows:
             self._absent_since = None
@@ -217,7 +218,7 @@ class JobWatch:
         if self._absent_since is None:
             self._absent_since = now
         if accounting.off or now - self._absent_since > _ACCOUNTING_LAG:
-            # The job has ended; how is unknown, unless squeue showed its final state.
+            # The job has ended. How it ended is unknown, unless squeue showed its final state.
             if not (self.statuses and all(status.ended for status in self.statuses)):
                 absent = accounting.off or "no longer known to Slurm"
                 recorded = self._watched(jobstatus.merge(self.record, absent=absent))
@@ -247,7 +248,7 @@ class JobWatch:
         return tuple(sorted(merged, key=jobstatus.order))
 
     def log_path(self, err: bool) -> Optional[str]:
-        """Return the path of a log, None until it is known; None for an array."""
+        """Return the path of a log; None for an array, and as long as the path is unknown."""
         if not self.statuses:
             return None
         status = self.statuses[0]
@@ -260,7 +261,7 @@ class JobWatch:
         return path if path and "%N" not in path else None
 
     def _ask_log_path(self, status: JobStatus, err: bool) -> Optional[str]:
-        """Return the path of a log that no record has; ask Slurm until it knows."""
+        """Return the path of a log that no record has; None until Slurm knows the path."""
         if err not in self._paths:
             out, error, guessed = log_paths(status)
             if not guessed and "%N" not in out + error:
@@ -269,7 +270,7 @@ class JobWatch:
 
     @property
     def may_have_written(self) -> bool:
-        """Return True if the job started, so that waiting for its log makes sense."""
+        """Return True if the job has started, so that it may have written a log."""
         started = (status for status in self.statuses if status.elapsed != 0)
         return any(not endings.is_launch_failure(status) for status in started)
 
@@ -313,7 +314,7 @@ class GrowingLog:
         self.found = False  # whether it could be opened
         self.position = 0  # of the next byte to read
         self.cut = False  # whether it was truncated
-        self._size = 0
+        self._size = 0  # at the last call of has_grown()
 
     def has_grown(self) -> bool:
         """Return True if the file has another size than at the last call."""
@@ -328,7 +329,7 @@ class GrowingLog:
             return b""
         try:
             with open_regular(self.path) as file:
-                size = file.seek(0, 2)
+                size = file.seek(0, os.SEEK_END)
                 if size < self.position:
                     # A requeued job truncates its log.
                     self.position = 0

@@ -42,7 +42,7 @@ def newest(word: str, store: RecordStore) -> JobId:
         # Skip jobs of other clusters and jobs whose id was reused.
         if latest is not None and latest.key == record.key:
             newest_id = max(newest_id, record.job_id)
-            if record.earliest:  # otherwise a clock was ahead, and only ids tell the newest
+            if record.earliest:  # 0: a clock was ahead, and only ids tell the newest
                 break
     if newest_id:
         return JobId(newest_id)
@@ -55,9 +55,9 @@ def newest(word: str, store: RecordStore) -> JobId:
 
 
 def running_job(word: str) -> JobStatus:
-    """Return the running job or task of this id, or the user's own of this name; ``*``: the newest.
+    """Return the running job or task of this id, or the user's own of this name.
 
-    Raises UsageError if several run, NoSuchJobError if none does.
+    ``*``: the newest one. Raises UsageError if several run, NoSuchJobError if none does.
     """
     if is_name(word):
         jobs = tuple(job for job in queued() if is_named(job.name, word))
@@ -71,8 +71,8 @@ def running_job(word: str) -> JobStatus:
         raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {ids}")
     if running:
         return running[0]
-    in_slurm = jobs and jobs[0].source != "record"
-    state = jobs[-1].state if in_slurm else "not in the queue"
+    is_in_slurm = jobs and jobs[0].source != "record"
+    state = jobs[-1].state if is_in_slurm else "not in the queue"
     hint = "'neuronctl status' lists your jobs" if is_name(word) else f"'neuronctl why {word}'"
     raise NoSuchJobError(f"job {word} is not running: it is {state}", hint)
 
@@ -95,7 +95,7 @@ def _has_failed(record: JobRecord, jobs: Sequence[JobStatus]) -> bool:
 
 
 def states_of(records: Sequence[JobRecord], store: RecordStore) -> Tuple[States, Tuple[str, ...]]:
-    """Return the states of all recorded jobs, from one squeue and one sacct, and notes."""
+    """Return the states of recorded jobs, from one squeue and one sacct, and notes for the user."""
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
     if not ids:
         return {}, ()

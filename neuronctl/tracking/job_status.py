@@ -98,7 +98,7 @@ class JobStatus:
 
     @property
     def key(self) -> Optional[str]:
-        """Return the key of its submission; None without a record."""
+        """Return the key of the job's record; None if it has none."""
         return None if self.record is None else self.record.key
 
     @property
@@ -117,14 +117,14 @@ class JobStatus:
         return self.job_id != self.id.job and self.id.task is None
 
     def _log(self, err: bool) -> Optional[str]:
-        """Return a log by the record, computed on demand: a table of a hundred jobs needs none."""
+        """Return the path of a log by the record; None if only Slurm may know it."""
         if self.record is None:
             return None
         record, task = self.record, self.id.task
         if record.array is not None and task is None:
             return (record.error if err else None) or record.output
         if not self.own_id and "%j" in record.output + (record.error or ""):
-            return None
+            return None  # the id in the path is unknown
         own_id = None if task is None else self.job_id  # a chain's runs share the first one's
         return record.log_path(task, own_id=own_id, node_list=self.node_list, err=err)
 
@@ -212,8 +212,8 @@ def _distinct(
     job_ids = {row.job_id for row in queue_rows}
     past_rows = []
     for past in accounting:
-        is_rest = past.id.tasks is not None and past.job_id not in job_ids
-        id = past.id.without(listed_ids) if is_rest else _tasks_of(past, array, listed_ids)
+        is_of_others = past.id.tasks is not None and past.job_id not in job_ids
+        id = past.id.without(listed_ids) if is_of_others else _tasks_of(past, array, listed_ids)
         if id is not None:
             past_rows.append(replace(past, id=id))
     return queue_rows, past_rows
@@ -337,7 +337,7 @@ def _exit_code(
         return exact, False
     last = record.states[-1] if record is not None and record.states else None
     recorded = ExitCode.parse(last.exit) if last is not None and last.state == state else None
-    lowered = None if end is None else end.exit
+    lowered = None if end is None else end.exit  # perhaps 128 too low
     if lowered is not None:
         codes = (lowered.code, lowered.code + 128)
         if recorded is None or recorded.signal != lowered.signal or recorded.code not in codes:
@@ -377,9 +377,9 @@ def _coarse(text: str) -> str:
 def order(status: JobStatus) -> Tuple[int, int, int]:
     """Return a sort key: by job, then task; waiting tasks after those that have started."""
     id = status.id
-    task = -1
+    task = -1  # the job itself comes first
     if id.tasks is not None:
-        task = 2**40
+        task = 2**40  # more than any index
     elif id.task is not None:
         task = id.task
     return (id.job, task, id.het or 0)

@@ -40,7 +40,8 @@ def find_logs(id: JobId) -> LogPlace:
         raise no_such_job([id])
     status = jobs[0]
     if id.task is not None and status.id.tasks is not None:
-        status = replace(status, id=id, own_id=False)  # a task that waits in a row of several
+        # The task waits in a row of several, whose job id is not its own.
+        status = replace(status, id=id, own_id=False)
     has_several_tasks = len(jobs) > 1 and status.id.het is None
     if has_several_tasks or status.id.tasks is not None:
         raise _which_task(id, [job.id for job in jobs])
@@ -56,7 +57,8 @@ def read_log(id: JobId, *, err: bool = False) -> str:
     record = RecordStore.default().get(id.job, local_cluster())
     path = record.log_path(err=err) if record is not None and record.array is None else ""
     if not os.path.exists(path):
-        path = find_logs(id).paths[err]
+        out, error = find_logs(id).paths
+        path = error if err else out
         list_again(path)
     try:
         with open_regular(path) as file:

@@ -78,7 +78,7 @@ def look_up(ids: Sequence[JobId], store: Optional[RecordStore] = None) -> Found:
 
 
 def first_run(id: JobId, store: RecordStore) -> Optional[int]:
-    """Return the first job of the chain that this job, which has no record, continues."""
+    """Return the first job of the chain to which a job without a record belongs; otherwise None."""
     with contextlib.suppress(RecordError):
         if id == JobId(id.job) and not store.find({id.job}, local_cluster()):
             return next((chain.first for chain in runs.chains_with({id.job}, store)), None)
@@ -139,12 +139,13 @@ def log_paths(status: JobStatus) -> tuple[str, str, bool]:
         elif status.source == "sacct":
             paths = sacct_logs(id) or _submitted_logs(status)
     default = f"slurm-{id if id.het is None else id.job}.out"
-    out, err = (path and os.path.join(status.work_dir, path) for path in paths or (default,) * 2)
+    names = paths or (default, default)  # "" stays ""
+    out, err = (name and os.path.join(status.work_dir, name) for name in names)
     return out, err, paths is None
 
 
 def _submitted_logs(status: JobStatus) -> Optional[tuple[str, str]]:
-    """Return the logs that sbatch's command line or the script name; None: none, or unreadable."""
+    """Return the logs named by sbatch's command line or the script; None: none, or unreadable."""
     from neuronctl.scripts.header_reader import read_header
     from neuronctl.scripts.sbatch_line import read_line
 
@@ -189,13 +190,13 @@ def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:
 def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus]) -> JobRecord:
     """Add what Slurm said about a job to its record; return the record.
 
-    statuses: the whole job, all tasks of an array. A record that cannot be written stays as it was:
-    the submission has warned about the store already.
+    statuses: of the whole job, all tasks of an array. If the record cannot be written, it stays as
+    it was: the submission has warned about the store already.
     """
     if len(statuses) != 1 or statuses[0].source == "record":
         return record
     status = statuses[0]
-    # How some tasks ended does not tell about the others.
+    # How some tasks ended does not show how the others will.
     if record.array is not None and (status.id.task is not None or status.ended):
         return record
     exit = endings.exit_text(status)
@@ -215,12 +216,12 @@ class _Search:
         self, store: RecordStore, ids: Sequence[JobId] = (), since: Optional[int] = None
     ) -> None:
         self.store = store
-        self.jobs = {id.job for id in ids}
+        self.jobs = {id.job for id in ids}  # empty: the user's own
         self.since = since
         self.cluster = local_cluster()
         self.notes: list[str] = []
         self.records: dict[int, JobRecord] = {}
-        self.without_record: set[int] = set()
+        self.without_record: set[int] = set()  # jobs for which none was found
 
     def run(self, ask_queue: Callable[[], Sequence[QueueJob]]) -> Found:
         """Return the jobs from records, squeue, and sacct; remember the states of recorded ones."""
@@ -252,7 +253,7 @@ class _Search:
             rows_of_job = queue_rows.get(job, ()), past_rows.get(job, ())
             statuses = jobstatus.merge(record, *rows_of_job, absent=absent)
             jobs += statuses
-            # Write the rest of many new states at the next look.
+            # If writing many states takes too long, the next lookup writes the others.
             if record is not None and time.monotonic() <= remember_until:
                 remember(self.store, record, statuses)
         return self._found(jobs, None)
@@ -287,7 +288,7 @@ class _Search:
         chains = self._chains()
         if not self.jobs:
             return tuple(runs.fold(queue, chains))
-        rows = list(queue)
+        rows = list(queue)  # only of the requested jobs: add the other jobs of their chains
         other_runs = runs.jobs_of(chains) - {row.job_id for row in queue}
         if other_runs:
             with contextlib.suppress(SlurmError):

@@ -48,7 +48,7 @@ def remember_failed_nodes(record: JobRecord, status: JobStatus) -> None:
 def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
     """Yield each node that failed, and what went wrong there.
 
-    A program that fails at once is no sign of a bad node: most of these have a mistake in them.
+    A program that fails at once is no sign of a bad node: most such programs have a bug.
     """
     if status.state not in (FAILED, *_NODE_STATES):
         return
@@ -70,7 +70,7 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
 
 
 def _failed_preflights(lines: List[str], nodes: List[str]) -> Iterator[Tuple[str, str]]:
-    """Yield the nodes whose preflight failed, unless all did: then it is the job's fault."""
+    """Yield the nodes whose preflight failed, unless it failed on all: the job is at fault then."""
     matches = (re.fullmatch(_DEFECT, line) for line in lines)
     defects = {match["node"]: match["defect"] for match in matches if match is not None}
     failed = sorted(defects.keys() & {*nodes})

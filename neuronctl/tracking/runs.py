@@ -126,7 +126,7 @@ def runs_words(status: JobStatus) -> str:
 
 
 def failed_tasks(jobs: Sequence[JobStatus]) -> str:
-    """Return how many tasks failed in a sweep's jobs, by their logs, and what shows them; or ""."""
+    """Return how many tasks failed in a sweep's jobs, and which command lists them; "" if none."""
     ends: List[bytes] = []
     for job in jobs:
         ends += _task_ends(job)
@@ -146,7 +146,7 @@ def _task_ends(job: JobStatus) -> Sequence[bytes]:
 
 @functools.lru_cache(maxsize=256)
 def _read_task_ends(path: str, state: Tuple[int, ...]) -> Sequence[bytes]:
-    ends = dict(re.findall(_TASK_END, tail(path, _MOST)))  # a task's last end
+    ends = dict(re.findall(_TASK_END, tail(path, _MOST)))  # of each task, the last one
     return tuple(ends.values())
 
 
@@ -184,7 +184,7 @@ def read_runs(text: bytes, begin: int = 0) -> Runs:
 
 
 def _add_line(run: Run, words: Mapping[str, bytes]) -> Run:
-    """Return the run with what another of its lines says. words: the line's, by _LINES' names."""
+    """Return the run with what another line adds. words: of the line, by the names in _LINES."""
     if "asked" in words:
         return replace(run, asked=True)
     if "how" in words:
@@ -196,7 +196,9 @@ def _add_line(run: Run, words: Mapping[str, bytes]) -> Run:
         return replace(run, cause=GOES_ON, code=code, how=how)
     if "failed" in words:
         return replace(run, cause=FAILED, code=int(words["failed"]))
-    return replace(run, cause=LAST) if "last" in words else replace(run, cause=FINISHED, code=0)
+    if "last" in words:
+        return replace(run, cause=LAST)
+    return replace(run, cause=FINISHED, code=0)
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ class Chain:
 
 
 def read_chain(record: Optional[JobRecord]) -> Optional[Chain]:
-    """Return the chain of a recorded job; None if each of its runs has the same id."""
+    """Return the chain of a recorded job; None if all its runs have one id."""
     if record is None or record.job_id is None or record.array is not None:
         return None
     runs = runs_of(record)

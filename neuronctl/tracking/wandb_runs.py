@@ -19,7 +19,7 @@ _OFFLINE = re.compile(r"(/[^\n\x1b]*/offline-run-\d{8}_\d{6}-[\w-]+)")
 
 
 def wandb_url(status: JobStatus) -> str:
-    """Return the address of a job's run by its log; "" if none, or if the script names no run."""
+    """Return the address of a job's run by its log; "" if the log or the script names none."""
     if status.record is None or "WANDB_RUN_ID" not in status.record.rest.get("script", ""):
         return ""
     text = "\n".join(_log_texts(status.stdout, status.stderr))
@@ -30,7 +30,7 @@ def wandb_url(status: JobStatus) -> str:
 def offline_runs(status: JobStatus) -> Tuple[str, ...]:
     """Return the folders of a job's offline runs that are not uploaded yet, oldest first."""
     logs = status.stdout, status.stderr
-    if status.record is None and status.id.task is None:  # do not ask Slurm for each task
+    if status.record is None and status.id.task is None:  # for tasks, Slurm would be asked often
         logs = log_paths(status)[:2]
     named = _OFFLINE.findall("\n".join(_log_texts(*logs)))
     folders = {*map(os.path.realpath, named), *_offline_folders(status)}
@@ -48,7 +48,7 @@ def _log_texts(*logs: Optional[str]) -> List[str]:
 
 
 def _offline_folders(status: JobStatus) -> List[str]:
-    """Return the folders of the offline runs whose id neuronctl made of this job's id."""
+    """Return the folders of the offline runs whose id contains this job's id."""
     first_job = status.record and status.record.rest.get("first_job")
     number = str(first_job or status.id.job)
     if status.id.task is not None:

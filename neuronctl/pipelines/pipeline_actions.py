@@ -86,7 +86,7 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **plan_options: Any) ->
 def _plan_job(
     name: str, layer: Layer, options: Mapping[str, Any], plan_options: Mapping[str, Any]
 ) -> PlannedJob:
-    """Plan a job of the pipeline that options["job_name"] names; raises UsageError."""
+    """Plan a job; raises UsageError. options: their job_name is the name of the pipeline."""
     values = {key: value for key, value in layer.values.items() if key not in _PREDECESSORS}
     job_name = values.get("job_name") or f"{options['job_name']}-{name}"
     planned = plan_job(
@@ -125,6 +125,7 @@ def _sort(predecessors: Mapping[str, Sequence[str]], path: str) -> List[str]:
     order: List[str] = []
     unsorted = list(predecessors)
     while unsorted:
+        # The first one in the file whose predecessors have their places.
         ready = next(name for name in unsorted if set(predecessors[name]) <= set(order))
         order.append(ready)
         unsorted.remove(ready)
@@ -200,8 +201,8 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
     if not files.publish(f"{base}/pipeline.json", json.dumps({"schema": 1, "id": id}).encode()):
         shutil.rmtree(folder, ignore_errors=True)
         raise UsageError(f"another command has just made a pipeline '{planned.name}'")
-    for directory in DIRECTORIES if old_folder else ():
-        if directory != "not_run":  # 'why' and 'history' read it
+    if old_folder:
+        for directory in {*DIRECTORIES} - {"not_run"}:  # which 'why' and 'history' read
             shutil.rmtree(f"{old_folder}/{directory}", ignore_errors=True)
     return folder
 
@@ -228,19 +229,22 @@ def _write_script(
     for_job = f"{for_sbatch}.run"
     write_private(for_job, script.encode("utf-8", "surrogateescape"))
     lines = script.split("\n")
-    last = max(index for index, line in enumerate(lines) if line.startswith("#SBATCH"))
-    head = "\n".join(line for line in lines[: last + 1] if line.startswith("#"))
+    last_directive = max(index for index, line in enumerate(lines) if line.startswith("#SBATCH"))
+    head = "\n".join(line for line in lines[: last_directive + 1] if line.startswith("#"))
     job = {"pipeline": pipeline, "name": name, "attempt": attempt}
     text = render_pipeline_job(**job, code=code, folder=folder, script=for_job)
     write_private(for_sbatch, f"{head}\n{text}")
 
 
 def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]) -> None:
-    """Submit the jobs for which there is room; raise SlurmError if no job is in the queue then."""
+    """Submit the jobs for which there is room; raise SlurmError if none is in the queue then.
+
+    variables: of the jobs, in addition to this process's environment.
+    """
     pipeline = Pipeline(folder, tell)
     left, queued = pipeline.advance({**os.environ, **variables})
     _record_jobs(folder)
-    if not left or queued:
+    if not left or queued:  # the queued jobs submit those that are left
         return
     waiting = [state for state in pipeline.states.values() if state.state == WAITING]
     why = next((state.why for state in waiting if state.why), "Slurm does not answer")
@@ -261,7 +265,8 @@ def _record_jobs(folder: str) -> None:
             mark = f"{folder}/drafts/{key}.recorded"
             if not isinstance(job_id, int) or not files.publish(mark, b""):
                 continue
-            draft = _read_draft(folder, key.rpartition(".")[0])
+            name, _, _ = key.rpartition(".")
+            draft = _read_draft(folder, name)
             submitted_at = os.stat(path).st_mtime
             record = store.begin(draft, local_cluster(), at=submitted_at)
             store.complete(record, job_id, local_cluster(), submitted_at=int(submitted_at))
@@ -290,15 +295,15 @@ def goes_on(pipeline: Pipeline) -> bool:
 
 
 def explain_ends(pipeline: Pipeline) -> None:
-    """Set Slurm's reasons for failed jobs, such as their time limit or a cancellation."""
+    """Set why jobs failed, according to Slurm, such as their time limit or a cancellation."""
     states = pipeline.states
-    failed = {
+    names = {  # of the failed jobs, by id
         state.job: name for name, state in states.items() if state.state == FAILED and state.job
     }
-    if not failed:
+    if not names:
         return
-    for status in look_up([*map(JobId, failed)]).jobs:
-        name = failed.get(status.id.job)
+    for status in look_up([*map(JobId, names)]).jobs:
+        name = names.get(status.id.job)
         cause = ending_cause(status)
         if name is not None and status.ended and cause:
             new_state = CANCELLED if status.state == job_states.CANCELLED else FAILED
@@ -323,9 +328,9 @@ def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
     with _reported(name):
         code = copy_worker(folder)
         for job in again:
-            attempt = int(states[job].key.rpartition(".")[2]) + 1
+            _, _, last_attempt = states[job].key.rpartition(".")
             script = _read_draft(folder, job).script
-            _write_script(folder, name, code, job, attempt, script)
+            _write_script(folder, name, code, job, int(last_attempt) + 1, script)
             files.publish(f"{folder}/again/{states[job].key}", b"")
         files.remove(folder + "/stopped")
         if again or any(state.state == WAITING for state in states.values()):

@@ -30,12 +30,12 @@ class Recipe:
     ready_within: int = 600  # seconds within which it must be ready
     needs: str = ""  # the program that the job's environment must have; "": none
     words: str = ""  # an example of the words that a user must type, with {port}; "": none
-    files: str = ""  # not empty: the words are files; the patterns of the files without words
-    holds: str = ""  # a pattern that one of the files must contain
+    files: str = ""  # glob patterns of the files to serve if the user names none; "": no files
+    holds: str = ""  # a regular expression that one of the files must match
     guard: str = OWN  # OWN: the server asks for the token; GATE: the gate before it does
     launcher: str = ""  # the launcher of the command; "": the default one
     setup: str = ""  # shell text that the batch shell runs first
-    model: str = ""  # not empty: the first word is a model, not an option
+    model: str = ""  # not empty: the user's first word is a model; "": there is none
     url: str = ""  # the address for the user, with $port, $token, and the like; "": none
     print: str = ""  # the instructions for the user
 
@@ -59,9 +59,9 @@ def load(name: str) -> Recipe:
     """
     own_place, site_place, shipped_place = launchers.directories("recipes")
     is_name = os.sep not in name and name.isprintable()
-    for place in (own_place, site_place, shipped_place) if is_name else ():
+    for place in (own_place, site_place, shipped_place):
         file = os.path.join(place, f"{name}.yaml")
-        if not present(file):
+        if not is_name or not present(file):
             continue
         try:
             return read(name, file, own=place != shipped_place)

@@ -55,6 +55,7 @@ def plan_server(
     settings["address"] = "127.0.0.1" if job.plan.cluster.login.ssh_to_nodes else ""
     settings["idle"] = idle or job.plan.idle or 0
 
+    # The job ends if one of the user's lines fails, but not for those of _make_setup().
     setup = [*request.setup, "set +e"] if request.setup else []
     setup += _make_setup(recipe, settings)
     if job.plan.launches[0].wrapping.srun:
@@ -142,7 +143,7 @@ def _read_program(settings: Settings) -> Dict[str, str]:
 
 
 def _name_program(files: Mapping[str, str]) -> str:
-    """Return the program directory's name, which contains the digest of its content."""
+    """Return the name of the program's directory, ``server-DIGEST``, by its content."""
     return "server-" + hashlib.sha256("".join(files.values()).encode()).hexdigest()[:32]
 
 
@@ -164,13 +165,14 @@ def _make_body(recipe: Recipe, words: Sequence[str]) -> str:
 
 def _make_setup(recipe: Recipe, settings: Settings) -> List[str]:
     """Return the lines that the batch shell runs before the launch."""
-    umask = os.umask(0o077)
+    umask = os.umask(0o077)  # only by setting it, it can be read
     os.umask(umask)
     program = _name_program(_read_program(settings))
+    _, _, digest = program.partition("-")
     return [
         "# serve: its program runs this script again with PORT and TOKEN, and watches the server.",
         f"program={quote(os.path.join(servers_dir(), program))}",
-        f'[[ $(cat "$program"/*.{{py,json,sh}} | sha256sum) == {program[7:]}* ]] ||',
+        f'[[ $(cat "$program"/*.{{py,json,sh}} | sha256sum) == {digest}* ]] ||',
         '    { echo "serve: $(hostname -s) cannot read $program as it was" >&2; exit 1; }',
         f'[ "${MARK}" = "$SLURM_JOB_ID" ] || exec python3 -EsB "$program/main.py" run "$0"',
         f"umask {umask:04o}  # yours; the log was made with 0077, so that nobody else reads it",

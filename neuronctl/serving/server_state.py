@@ -135,7 +135,7 @@ def look_at(status: JobStatus) -> Optional[Note]:
     if note is None:
         return None
     is_fresh = note.state == ENDED or time.time() - note.asked < _FRESH
-    if is_fresh and note.asked >= (status.start or 0):
+    if is_fresh and note.asked >= (status.start or 0):  # in this run
         return note
     folder = os.path.join(servers_dir(), str(note.job))
     command = [note.python, "-EsB", os.path.join(note.program, "main.py"), "check", folder]
@@ -150,13 +150,13 @@ def look_at(status: JobStatus) -> Optional[Note]:
     new_note = parse_note("\n".join(lines_of_node).encode())
     if new_note is None:
         return replace(note, state=UNKNOWN, words=f"{note.node} does not say")
-    if (new_note.pid, new_note.port) != (note.pid, note.port):  # another server, with another token
+    if (new_note.pid, new_note.port) != (note.pid, note.port):  # another server and token
         return replace(new_note, state=STARTING)
     return replace(new_note, token=note.token)
 
 
 def find_running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
-    """Return the notes of the servers in those jobs that run, by job."""
+    """Return the notes of the servers in the running jobs among these, by job."""
     ids = set(list_servers())
     running = [job for job in jobs if job.state == RUNNING and job.id.job in ids]
     return {note.job: note for note in map(look_at, running) if note is not None}
@@ -175,7 +175,7 @@ def find_all_servers() -> List[Note]:
 
 
 def _note_at_rest(number: int, job: Optional[JobStatus]) -> Optional[Note]:
-    """Return the note of a job that does not run, with its state by Slurm, if either is known."""
+    """Return the note of a job that does not run, with Slurm's state; None: both are unknown."""
     note = read_note(number)
     if note is None:
         return None if job is None else _first_note(job)
@@ -214,7 +214,7 @@ def wait_for_server(
 
     tell: gets the job's state, repeatedly. log: shows what the server has written.
     """
-    due = 0.0
+    due = 0.0  # when to ask Slurm again
     state = ""
     while True:
         if time.monotonic() >= due:
@@ -251,11 +251,12 @@ def connect(note: Note, cluster: Cluster) -> Connection:
     url = Template(recipe.url).safe_substitute(values)
     script = os.path.join(servers_dir(), str(note.job), "tunnel")
     home = os.path.expanduser("~") + os.sep  # where ssh starts a command
-    wait = f"exec sh {quote(script[len(home) :] if script.startswith(home) else script)}"
-    host = f"-J {login} {user}@{note.node}" if on_loopback else login
+    shown_script = script[len(home) :] if script.startswith(home) else script
+    wait = f"exec sh {quote(shown_script)}"
+    hosts = f"-J {login} {user}@{note.node}" if on_loopback else login
     options = f"-S none -o ExitOnForwardFailure=yes -L {note.port}:{note.place}"
     return Connection(
-        tunnel=f"ssh {options} {host} {quote(wait)}" if url else "",
+        tunnel=f"ssh {options} {hosts} {quote(wait)}" if url else "",
         wait=wait,
         url=url,
         text=Template(recipe.print).safe_substitute(values).rstrip("\n"),

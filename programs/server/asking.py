@@ -40,9 +40,9 @@ def find_owners(address, port):
 
     If several listen, the one with the most exact address gets them.
     """
-    listeners = [(name, uid) for name, state, uid in list_sockets(port) if state == LISTENS]
+    listeners = [(local, uid) for local, state, uid in list_sockets(port) if state == LISTENS]
     for candidate in (address, "::" if ":" in address else "0.0.0.0", "::"):
-        uids = {uid for name, uid in listeners if name == candidate}
+        uids = {uid for local, uid in listeners if local == candidate}
         if uids:
             return uids
     return set()
@@ -78,7 +78,8 @@ def open_own(address, port):
 def ask(path, header="", body="", status="2", without=""):
     """Ask the server; return its answer's body, or raise OSError that says what it answered.
 
-    header: lines, separated by CRLF. status: a pattern for the beginning of the answer's status.
+    header: lines, separated by CRLF. status: a pattern for the beginning of the answer's status, by
+    default that of a success.
     without: a token; leave out the header lines, and the body, that contain it.
     """
     if without:
@@ -123,6 +124,7 @@ def ask_from_input():
     """Ask with the words in standard input, where no other user sees a secret; print the body."""
     words = sys.stdin.buffer.read().decode("utf-8", "surrogateescape").split("\0")
     try:
+        # Each word ends with \0, and no word comes after the last one.
         sys.stdout.buffer.write(ask(*words[:-1], without=os.environ.get("WITHOUT", "")))
     except (OSError, ValueError) as error:
         sys.exit(str(error))
@@ -132,7 +134,8 @@ def find_own_address(node):
     """Return an address of this node that others reach: IPv4 if it has one."""
     places = []
     with contextlib.suppress(OSError):
-        places = [info[4][0] for info in socket.getaddrinfo(node, None, 0, socket.SOCK_STREAM)]
+        infos = socket.getaddrinfo(node, None, 0, socket.SOCK_STREAM)
+        places = [host for _, _, _, _, (host, *_) in infos]
     for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((far, 9))  # sends nothing

@@ -55,7 +55,7 @@ class Gate:
         return hmac.compare_digest(word.encode("latin-1"), self.token.encode())
 
     def is_token_cookie(self, cookie):
-        """Return True for the cookie that has the token."""
+        """Return True for the gate's cookie with the token."""
         return self.is_token(cookie.replace(self.cookie + "=", "", 1))
 
     def remove_token(self, head):
@@ -63,7 +63,7 @@ class Gate:
 
         That is "field" for a cookie or Authorization, otherwise "query"; "": there was none.
         """
-        line, *fields = head[:-4].split("\r\n")
+        line, *fields = head[:-4].split("\r\n")  # without the empty line at its end
         query = r"(?<=[?&])token=([^&\s]*)&?"
         clean_line = re.sub(query, lambda it: "" if self.is_token(it[1]) else it[0], line)
         token_place = "query" if clean_line != line else ""
@@ -72,10 +72,10 @@ class Gate:
         for field in fields:
             name, _, value = (part.strip() for part in field.partition(":"))
             cookies = [cookie.strip() for cookie in value.split(";")]
-            others = [cookie for cookie in cookies if not self.is_token_cookie(cookie)]
-            if name.lower() == "cookie" and others != cookies:
+            kept_cookies = [cookie for cookie in cookies if not self.is_token_cookie(cookie)]
+            if name.lower() == "cookie" and kept_cookies != cookies:
                 token_place = "field"
-                kept.append("Cookie: " + "; ".join(others))
+                kept.append("Cookie: " + "; ".join(kept_cookies))
                 continue
             if name.lower() == "authorization" and self.is_token(read_password(value)):
                 token_place = "field"
@@ -89,7 +89,8 @@ class Gate:
         """Refuse a connection or pass it on, by the head of its request."""
         self.waiting.append(writer)
         if len(self.waiting) > WAITING:
-            self.waiting.pop(0).transport.abort()
+            oldest = self.waiting.pop(0)
+            oldest.transport.abort()
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
             request, token_place = self.remove_token(head.decode("latin-1"))

@@ -14,7 +14,8 @@ def signal_tree(first, number):
     children = {}  # by parent
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
-            parent = int(file.read().rpartition(")")[2].split()[1])
+            _, _, fields = file.read().rpartition(")")  # state, parent, ...
+            parent = int(fields.split()[1])
             children.setdefault(parent, []).append(int(pid))
     tree = [first]
     for pid in tree:  # the loop also comes to what it adds

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-SECONDS = 30  # for a client with a wrong token, which Ray lets try again and again
+SECONDS = 30  # for a client with a wrong token, which would otherwise retry forever
 
 
 def join():
@@ -51,12 +51,12 @@ def has_tokens():
 
 
 def main():
-    """Wait until Ray takes the token, and exit with an error if it takes another one, too."""
+    """Wait until Ray takes the token, and exit with an error if Ray takes a wrong one, too."""
     if not has_tokens():
         sys.exit("serve: this needs Ray 2.52 or newer, and grpcio: pip install 'ray[client]'")
     token = os.environ["TOKEN"]
     resources = try_token(token)
-    while not resources:  # on a busy node, Ray's server is not there at once
+    while not resources:  # on a busy node, Ray's server starts late
         time.sleep(2)
         resources = try_token(token)
     if try_token(os.urandom(24).hex(), SECONDS):

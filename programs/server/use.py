@@ -40,7 +40,7 @@ def read_core_seconds(job):
     """Return the core time, in seconds, of each other process of this user in a job."""
     seconds = {}
     ticks_per_second = os.sysconf("SC_CLK_TCK")
-    mark = b"SLURM_JOB_ID=" + job.encode() + b"\0"
+    mark = b"SLURM_JOB_ID=" + job.encode() + b"\0"  # in the environment of its processes
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/environ", "rb") as file:
@@ -68,7 +68,7 @@ class Use:
         return self._by_people() or self._by_cores() or gpus_work()
 
     def _by_people(self):
-        """Return True by the recipe's text, or by the gate's note, or by an open connection."""
+        """Return True if the recipe's text, the gate's note, or an open connection shows use."""
         if self.server.recipe["used"]:
             return self.server.succeeds(self.server.recipe["used"])
         if not self.is_gated:

@@ -60,12 +60,12 @@ class Server:
         self.address = recipe["address"] or find_own_address(node)
         self.port = 0  # 0: none yet
         self.token = os.urandom(24).hex()
-        self.process = None
-        self.ending = None  # why this program ended the server, and the job's exit code
+        self.process = None  # there is none yet
+        self.ending = None  # once this program ends the server: why, and the job's exit code
         self.has_listened = self.port_is_taken = False
         self.lock = threading.Lock()  # held while the note is written
         self.has_stopped = threading.Event()
-        self.last_words = ""  # the last line of errors of the recipe's text
+        self.last_words = ""  # the last line of errors of the recipe's text that ran last
         self.note = {
             "recipe": recipe["name"],
             "job": int(self.job),
@@ -108,7 +108,7 @@ class Server:
         return environment
 
     def succeeds(self, text, **more):
-        """Return True if a recipe's text succeeds with these variables more; set last_words."""
+        """Return True if a recipe's text succeeds, with these further variables; set last_words."""
         success, self.last_words = try_text(text, {**self.environment(), **more})
         return success
 
@@ -131,7 +131,7 @@ class Server:
         if self.recipe["open"]:
             return True
         wrong = os.urandom(24).hex()
-        for without in ("", wrong):  # first with a wrong token, then without any
+        for without in ("", wrong):  # first send the wrong token, then leave it out
             if self.succeeds(text, TOKEN=wrong, STRANGER="stranger", WITHOUT=without):
                 name = self.recipe["name"]
                 self.end(f"{name} lets everybody in: it answers without the token", 1)
@@ -139,7 +139,7 @@ class Server:
         return True
 
     def obey_recipe(self):
-        """End the server if the recipe's text has called end_server."""
+        """End the server if the recipe's text has called end_server (see PRELUDE)."""
         with contextlib.suppress(OSError, ValueError), open(self.folder + "/.end") as file:
             code, words = file.read().split("\n", 1)
             self.end(words.strip(), int(code))
@@ -229,7 +229,7 @@ class Server:
         self.has_stopped.set()
         watcher.join(2)
         if not self.has_listened and not bind_port(self.address, self.port):
-            self.port_is_taken = True
+            self.port_is_taken = True  # by a process that came before the server
         if self.port_is_taken and self.ending is None:
             return None
         return exit_code(self.process.returncode)
@@ -284,8 +284,8 @@ class Server:
         shutil.rmtree(self.temporary, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         os.mkdir(self.folder, 0o700)
-        gone = ("token", "values", "pid", "alive")
-        note = {name: value for name, value in self.note.items() if name not in gone}
+        dropped = ("token", "values", "pid", "alive")
+        note = {name: value for name, value in self.note.items() if name not in dropped}
         note.update(state="ended", words=words, asked=time.time())
         write_file(self.folder, "note", json.dumps(note) + "\n")
 

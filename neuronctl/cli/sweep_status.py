@@ -85,7 +85,7 @@ def status(
 
 
 def show_sweep(name: str, *, as_json: bool) -> bool:
-    """Print how many tasks of a sweep are in each state; return True if all are done."""
+    """Print how many tasks of a sweep are in each state; return True if all tasks are done."""
     sweep = find_status(name)
     if as_json:
         print_json("neuronctl.sweep/1", _dump(sweep, sweep.best_first, {}))
@@ -158,6 +158,7 @@ def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> Non
     """Print a line per task; on a terminal, no more than fit."""
     import shutil
 
+    # Of the screen, ten lines are for the counts and the headings.
     most = max(10, shutil.get_terminal_size().lines - 10) if is_terminal() else _MOST
     shown = tasks[:most]
     titles = _list_titles(shown)

@@ -112,18 +112,17 @@ def print_table(
 ) -> None:
     """Print rows under their headers; each row has as many cells as there are columns."""
     out = file or sys.stdout
-    fits = is_terminal(out) or os.environ.get("COLUMNS", "").isdecimal()
-    width = terminal_width() if fits else sys.maxsize
+    must_fit = is_terminal(out) or os.environ.get("COLUMNS", "").isdecimal()
+    width = terminal_width() if must_fit else sys.maxsize
     texts = [[printable(cell) for cell in row] for row in rows]
-    indices = _shown(columns, texts, width) if fits else range(len(columns))
+    indices = _shown(columns, texts, width) if must_fit else range(len(columns))
 
     shown_columns = [columns[n] for n in indices]
     headers = [column.header for column in shown_columns]
-    lines: Iterable[Sequence[str]] = [headers, *([row[n] for n in indices] for row in texts)]
-    widths = _fitted(shown_columns, [*lines], width)
-    if fits:
-        lines = _fold(lines, widths)
-    for number, cells in enumerate(_aligned(shown_columns, lines, widths)):
+    lines = [headers, *([row[n] for n in indices] for row in texts)]
+    widths = _fitted(shown_columns, lines, width)
+    folded_lines: Iterable[Sequence[str]] = _fold(lines, widths) if must_fit else lines
+    for number, cells in enumerate(_aligned(shown_columns, folded_lines, widths)):
         if has_styles(out):
             is_header = number == 0
             cells = [

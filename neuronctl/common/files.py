@@ -163,10 +163,11 @@ def read_trusted(path: str) -> bytes:
 
 def _read(path: str, most: int, *, root: bool) -> bytes:
     """Read a file that nobody else can write; follow links if it may be root's."""
-    file, path = _open_unlinked(path, root=root)
-    with _regular(file) as stream:
-        _check_writers(file, "it", path, root=root)
-        size = max(os.fstat(file).st_size, 64 * 1024)  # a buffer of `most` bytes would take longer
+    descriptor, own_path = _open_unlinked(path, root=root)
+    with _regular(descriptor) as stream:
+        _check_writers(descriptor, "it", own_path, root=root)
+        # A buffer of `most` bytes would take longer.
+        size = max(os.fstat(descriptor).st_size, 64 * 1024)
         content = stream.read(min(most, size) + 1)
         if len(content) > size:  # it has grown, or its size is not known
             content += stream.read(most + 1 - len(content))
@@ -176,7 +177,7 @@ def _read(path: str, most: int, *, root: bool) -> bytes:
 
 
 def _open_unlinked(path: str, *, root: bool) -> Tuple[int, str]:
-    """Open a file in a directory that nobody else can write; return its descriptor and path.
+    """Open a file in a directory that nobody else can write; return its descriptor and own path.
 
     root: whether root may own the directory. A link is then followed: the directory of what it
     names must be safe, too. Without root, a link is an error.

@@ -61,9 +61,9 @@ def duration(seconds: Optional[int]) -> str:
         return "unlimited length"
     steps: Sequence[Tuple[int, str]] = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     parts = []
-    seconds = max(0, seconds)  # the clock may have been set back
+    seconds_left = max(0, seconds)  # the clock may have been set back
     for size, name in steps:
-        count, seconds = divmod(seconds, size)
+        count, seconds_left = divmod(seconds_left, size)
         if count:
             parts.append(f"{count} {name}")
         elif parts:  # a gap: 3 d, not 3 d 5 min

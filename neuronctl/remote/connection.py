@@ -32,7 +32,6 @@ _METHODS = f"{_SILENT_METHODS},keyboard-interactive"
 """Only one of these methods asks; with several, ssh would ask again after a wrong code."""
 
 _METHODS_WITH_PASSWORD = f"{_SILENT_METHODS},password,keyboard-interactive"
-"""For a server that takes passwords and lacks keyboard-interactive."""
 
 _ONE_ATTEMPT = "NumberOfPasswordPrompts=1"
 """Some sites lock an account after five wrong codes: the user decides whether to try again."""

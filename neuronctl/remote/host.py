@@ -256,10 +256,9 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
             finally:  # files received before a loss are not local changes
                 note = {"origin": request["origin"], "files": {**older_notes, **present}}
                 write_private(_note_of(folder), json.dumps(note))
-    arrived: Manifest = {}
-    for name, (executable, size, _) in files.items():
-        digest, *_ = present[name]
-        arrived[name] = executable, size, digest
+    arrived: Manifest = {
+        name: (mode, size, present[name][0]) for name, (mode, size, _) in files.items()
+    }
     _say(have=list_digest(arrived), folder=folder, kept=not_removed)
 
 

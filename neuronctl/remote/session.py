@@ -145,9 +145,8 @@ class Session:
                     self.process.kill()
                     raise
                 self.close_input()  # what the command then prints still comes back
-        code = self.end()
-        was_killed = code < 0
-        if was_killed or (code == 255 and not is_alive(self.remote.socket)):
+        code = self.end()  # below 0 if ssh was killed
+        if code < 0 or (code == 255 and not is_alive(self.remote.socket)):
             raise self.loss()
         return code
 
@@ -238,9 +237,6 @@ class Session:
                     os.write(2, out.shown(data))
 
 
-_LONGEST_ESCAPE = 20  # characters
-
-
 class Filter:
     """Makes text harmless for a terminal.
 
@@ -265,13 +261,12 @@ class Filter:
         if self._raw:
             return data
         text = self._held + self._decoder.decode(data, final)
-        escape_at = text.rfind("\x1b", max(0, len(text) - _LONGEST_ESCAPE))
+        escape_at = text.rfind("\x1b", max(0, len(text) - 20))  # escapes are shorter
         # The escape has no last letter yet.
         is_cut = escape_at >= 0 and re.fullmatch("\x1b(?:\\[\\??[0-9;:]*)?", text[escape_at:])
         end = escape_at if is_cut and not final else len(text)
         self._held = text[end:]
-        # ascii() puts quotes around \x1b.
-        shown = self._STEERS.sub(lambda match: ascii(match[0])[1:-1], text[:end])
+        shown = self._STEERS.sub(lambda match: ascii(match[0])[1:-1], text[:end])  # without quotes
         return shown.encode("utf-8", "surrogateescape")
 
 
@@ -297,7 +292,8 @@ def find_python(remote: Remote) -> Tuple[str, str, str]:
     session.finish()
     match = re.fullmatch(r"python (3\.[0-9]+) ([\w-]+) (/[^\0-\x1f]*)", session.state)
     if match is None:
-        answer = session.state.partition(" ")[2].strip() or "no answer"
+        _, _, shown_version = session.state.partition(" ")  # "none Python 3.6.8"
+        answer = shown_version.strip() or "no answer"
         raise NotConnectedError(
             f"{remote.name} has no Python 3.9 or newer in PATH; python3 is: {answer}",
             "load a module that has one in your ~/.bash_profile there (module avail python)",

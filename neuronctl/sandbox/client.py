@@ -104,10 +104,11 @@ def up(layout: Layout, root: str, binds: Binds) -> Tuple[Running, bool]:
     listener = _claim()
     if listener is None:
         running = require()
-        wanted = {each.partition.name: list(each.nodes) for each in layout.partitions}
+        partitions = {each.partition.name: list(each.nodes) for each in layout.partitions}
+        wanted = (layout.cluster.name, partitions, root)
+        is_wanted = (running.cluster, running.partitions, running.root) == wanted
         shown = {(source, place) for source, place in running.binds}
-        same = (running.cluster, running.partitions, running.root)
-        if same != (layout.cluster.name, wanted, root) or not shown.issuperset(binds):
+        if not is_wanted or not shown.issuperset(binds):
             raise UsageError(
                 f"a sandbox with other options is already running: {running.cluster}",
                 "see 'neuronctl sandbox status'; stop it first: 'neuronctl sandbox down'",

@@ -180,8 +180,8 @@ def sacctmgr_commands(layout: Layout, user: str) -> List[List[str]]:
 def site_lua(layout: Layout, user: str) -> str:
     """Return site.lua: the policy of the layout's cluster. ``user``: the sandbox's only user.
 
-    Of ``forbidden_options``, only those that Slurm's plugin can see are enforced: the rules'
-    ``used`` lists them.
+    Of ``forbidden_options``, only those that Slurm's plugin can see are enforced: job_submit.lua
+    lists them in ``used``.
     """
     policy = layout.cluster.policy
     partitions: Dict[str, Dict[str, int]] = {}

@@ -161,7 +161,7 @@ def _prepare(setup: Setup) -> Running:
     binds = [(source, place) for source, place in planned.binds]
     rootfs.build(planned.root, setup.exposed, binds, fresh, for_others=setup.by_root)
     for directory in ("log", "spool/slurmctld", "cgroup", "tmp", "../munge", "../lock", "../sshd"):
-        Path(RUN, directory).mkdir(parents=True)
+        Path(RUN, directory).mkdir(parents=True)  # "..": in /run itself
     _prepare_etc(setup)
 
     version = run(["slurmctld", "-V"]).split()[-1]

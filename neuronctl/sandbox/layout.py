@@ -213,7 +213,8 @@ def scratch(layout: Layout, user: str, *, made: bool) -> str:
     within = tuple(f"{directory.rstrip('/')}/" for directory in allowed) or ("/",)
     closed = {"", "root", "tmp", *SYSTEM, *(() if made else ("home",))}
     for path in (_place(cluster.scratch or usual, user), *allowed):
-        if f"{path}/".startswith(within) and path.split("/")[1] not in closed:
+        top_directory = path.split("/")[1]
+        if f"{path}/".startswith(within) and top_directory not in closed:
             return path
     return usual
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from types import FrameType
 from typing import Any, Dict, Optional
 
@@ -47,11 +48,8 @@ def main() -> None:
 
 def measure(rounds: int) -> Dict[str, Any]:
     """Measure everything, in sandboxes that are removed afterwards."""
-    begun = time.monotonic()
-
-    def say(words: str) -> None:
-        print(f"[{time.monotonic() - begun:4.0f} s] {words}", file=sys.stderr, flush=True)
-
+    begin = time.monotonic()
+    say = partial(_say, begin)
     results: Dict[str, Any] = {"schema": 1, "rounds": rounds, "machine": _describe_machine()}
     say(f"installing neuronctl, {' and '.join(PINS)}")
     with install_environments() as installed:
@@ -69,8 +67,13 @@ def measure(rounds: int) -> Dict[str, Any]:
                     groups.update(answer.pop("groups"))
                     results.update(answer)
         results["groups"] = groups
-    results["seconds"] = round(time.monotonic() - begun)
+    results["seconds"] = round(time.monotonic() - begin)
     return results
+
+
+def _say(begin: float, words: str) -> None:
+    """Print what is measured now, with the seconds since the beginning."""
+    print(f"[{time.monotonic() - begin:4.0f} s] {words}", file=sys.stderr, flush=True)
 
 
 def _describe_machine() -> Dict[str, Any]:

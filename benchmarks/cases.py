@@ -79,8 +79,9 @@ def measure_status(cluster: Cluster, installed: Environments, rounds: int, say: 
     for job_count in JOBS:
         say(f"status with {job_count:,} jobs")
         cluster.submit_others(job_count - cluster.count_jobs())
-        if cluster.count_jobs() != job_count:
-            raise RuntimeError(f"the controller has {cluster.count_jobs()} jobs, not {job_count}")
+        counted = cluster.count_jobs()
+        if counted != job_count:
+            raise RuntimeError(f"the controller has {counted} jobs, not {job_count}")
         (squeue,) = _find_squeue_calls(cluster, STATUS, records)
         status = make_case("status", STATUS, env=records)
         alone = make_case("squeue", squeue, env={"LC_ALL": "C", "TZ": "UTC"})

@@ -11,8 +11,9 @@ import os
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, Sequence
 
 from benchmarks.peers import Environments
 
@@ -116,18 +117,19 @@ def run_cluster(installed: Environments, name: str) -> Iterator[Cluster]:
         partitions = ", ".join(f"{name}: {{{_LAYER}}}" for name in (QUEUE, SUBMITTING))
         layer.write_text(f"clusters: {{{CLUSTER}: {{partitions: {{{partitions}}}}}}}\n", "utf-8")
         env = {**os.environ, "NEURONCTL_SANDBOX": name, "NEURONCTL_CATALOG": str(layer)}
-
-        def sandbox(*words: str, output: Optional[int] = subprocess.DEVNULL) -> str:
-            argv = [str(program), "sandbox", *words]
-            done = subprocess.run(argv, env=env, check=True, stdout=output, text=True)
-            return done.stdout or ""
-
+        sandbox = partial(_call_sandbox, program, env)
         nodes = (f"{QUEUE}=2", f"{SUBMITTING}=4", "amd_a100nv_8=0")
         options = [f"--nodes={partition_nodes}" for partition_nodes in nodes]
         try:
             sandbox("up", "--cluster", CLUSTER, "--bind", str(installed.directory), *options)
             sandbox("exec", "--copy", str(INSIDE), "--", "touch", "train.py")
-            status = json.loads(sandbox("status", "--json", output=subprocess.PIPE))
+            status = json.loads(sandbox("status", "--json"))
             yield Cluster(program, env, status["pid"], status["scratch"], status["slurm"])
         finally:
             sandbox("down")
+
+
+def _call_sandbox(program: Path, env: Mapping[str, str], *words: str) -> str:
+    """Run a command of ``neuronctl sandbox``; return what it prints."""
+    argv = [str(program), "sandbox", *words]
+    return subprocess.run(argv, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout

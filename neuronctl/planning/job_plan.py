@@ -294,7 +294,7 @@ class JobPlan(Sizes):
     directives: Tuple[Directive, ...]
     decisions: Tuple[Decision, ...]
     launches: Tuple[Launch, ...]
-    """What the job starts, in order: at least one. Those of the same number run side by side."""
+    """What the job starts, in order: at least one launch. Those of one step run side by side."""
     until_done: Optional[UntilDone] = None
     """How the job continues after its time limit; None: it does not."""
     code: Optional[CodeSnapshot] = None

@@ -196,7 +196,7 @@ class StepBuilder(LaunchBuilder):
         return self.launch()
 
     def _find_place(self, job_cores: int) -> AllocationPart:
-        """Return the step's part of the job's allocation. job_cores: as for step_launch()."""
+        """Return the step's part of the allocation. job_cores: the whole job's cores per node."""
         step, share = self.step, self.share
         nodes = self.request.nodes or 1
         gpus = self.request.gpus_per_node or 0

@@ -89,8 +89,8 @@ class Needs:
     def room(self, cores: int, gpus: int, memory: int, threads: int = 1) -> Tuple[int, int]:
         """Return the most tasks and GPUs of the job that a node with this much free could take.
 
-        cores, threads, memory: as for `fits`. (0, 0): the node can take no share of the job. The
-        GPUs are also 0 if their number per node is fixed.
+        cores: free CPUs, as Slurm counts; threads: how many of them make one core. memory: MB.
+        (0, 0): no share of the job fits. The GPUs are also 0 if their number per node is fixed.
         """
         if self.memory_per_core:
             cores = min(cores, memory // self.memory_per_core // threads * threads)

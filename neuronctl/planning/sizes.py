@@ -63,14 +63,14 @@ class SizeBuilder:
 
     def _choose_partitions(self) -> List[Partition]:
         """Return the requested partitions, the cluster's default, or one without a name."""
-        name = self.request.partition
-        if name is not None:
-            self.keep_requested("partition", name)
+        text = self.request.partition
+        if text is not None:
+            self.keep_requested("partition", text)
         elif self.cluster.default_partition is not None:
-            name = self.cluster.default_partition
-            self.decide("partition", name, Source.CLUSTER, "the cluster's default partition")
-        names = list(dict.fromkeys(filter(None, (name or "").split(",")))) or [""]
-        return [self.cluster.partition_for(one, self.request.qos) for one in names]
+            text = self.cluster.default_partition
+            self.decide("partition", text, Source.CLUSTER, "the cluster's default partition")
+        names = list(dict.fromkeys(filter(None, (text or "").split(",")))) or [""]
+        return [self.cluster.partition_for(name, self.request.qos) for name in names]
 
     def _count_nodes(self) -> int:
         """Return the requested nodes, of a range the fewest; without a request, 1."""
@@ -233,7 +233,7 @@ class SizeBuilder:
         """Return the cores per task that come with the GPUs, and why."""
         tasks, gpus, cores_per_gpu = self.ntasks_per_node, self.gpus, self.cluster.cores_per_gpu
         # Slurm may choose any of several partitions, so the one with the fewest cores counts.
-        partition = min(self.partitions, key=lambda one: cores_per_gpu(one) or sys.maxsize)
+        partition = min(self.partitions, key=lambda place: cores_per_gpu(place) or sys.maxsize)
         cores = cores_per_gpu(partition)
         if gpus and cores is not None:
             # NC121 reports more GPUs than a node has; the cores need not repeat it.

@@ -19,7 +19,7 @@ def list_checks(plan: JobPlan) -> Dict[str, Any]:
     the first node must reach the others without a password.
     """
     launchers = [launch.launcher for launch in plan.launches]
-    on_all_nodes = plan.most_nodes > 1 and any(one.takes_all_nodes for one in launchers)
+    on_all_nodes = plan.most_nodes > 1 and any(launcher.takes_all_nodes for launcher in launchers)
     image, wrapping = plan.request.container, plan.launches[0].wrapping
     files: List[str] = []
     programs: List[CommandWord] = [*wrapping.prefix[:1]]
@@ -40,7 +40,7 @@ def list_checks(plan: JobPlan) -> Dict[str, Any]:
         "programs": _names_of_programs(programs, files),
         "files": list(dict.fromkeys(files)),
         "gpus": min(plan.gpus_per_node, 1) if _selects_gpus(plan) else plan.gpus_per_node,
-        "ssh": on_all_nodes and any(one.ssh for one in launchers),
+        "ssh": on_all_nodes and any(launcher.ssh for launcher in launchers),
     }
 
 

@@ -30,7 +30,6 @@ def parse_logs(text: str) -> Optional[Tuple[str, str]]:
 
 def scontrol_logs(job: JobId) -> Optional[Tuple[str, str]]:
     """Ask slurmctld for a job's logs, as parse_logs() returns them. Raises SlurmError."""
-    # scontrol does not know the id of pending tasks, such as 4711_[1-5].
     return parse_logs(_ask_scontrol("show", "job", str(job if job.tasks is None else job.job)))
 
 

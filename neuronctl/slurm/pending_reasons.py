@@ -97,7 +97,7 @@ class Explained:
 
 
 def explain(reason: str, job: str = "ID") -> Explained:
-    """Explain a reason; keep an unknown one. job: its id, for the advice."""
+    """Return a pending reason explained, an unknown one as it is. job: the id for the advice."""
     name, details = _split_reason(reason)
     entry = REASONS.get(name) or LIMIT_REASONS.get(name)
     if entry is None:

@@ -267,6 +267,5 @@ def usage_by_job(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]
         job = JobId.read(name)
         if job is not None:
             sizes = [row.memory for row in rows if row.memory is not None]
-            own_row = rows[0]
-            usage[job] = replace(own_row, memory=max(sizes, default=None))
+            usage[job] = replace(rows[0], memory=max(sizes, default=None))  # its own row
     return usage

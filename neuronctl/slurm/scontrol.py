@@ -233,9 +233,7 @@ class SiteConfig:
     requeues: bool = column("JobRequeue", lambda text: text != "0", default=True)
     private: Tuple[str, ...] = column("PrivateData", words, default=())
     max_array_size: Optional[int] = column("MaxArraySize", count, default=None)
-    first_in_first_out: bool = column(
-        "PriorityType", lambda text: text == "priority/basic", default=False
-    )
+    first_in_first_out: bool = column("PriorityType", lambda text: "basic" in text, default=False)
 
 
 def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:

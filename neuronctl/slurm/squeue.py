@@ -99,6 +99,7 @@ def squeue_argv(
     each row. Without --local, squeue also asks slurmctld for the federation (22.05).
     """
     argv = ["squeue", "--noheader", "--local", "--all", "--states=all"]
+    # NAME:TEXT prints a column, and TEXT after it.
     argv.append("--Format=" + f":{fields.SEPARATOR},".join(fields.names_of(_COLUMNS)) + f":{end}")
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.job_or_task for job in job_ids)))

@@ -41,9 +41,10 @@ def existing_job(
 ) -> ExistingJob:
     """Return the job of the script that ``sbatch WORDS`` would submit, with further options.
 
-    options: by long name, as in options_layer(); they override the script's. others: options that
-    no script can have, for the message. stdin, text: as in read_existing(). recorded: the request
-    of a job that is submitted again, with its --monitor and --idle; None: the configuration counts.
+    options: by long name; they override the script's. others: options that no script can have, for
+    the message. stdin: the text of standard input. text: the script's, if it was read before.
+    recorded: the request of a job that is submitted again; its --monitor and --idle then replace
+    the configuration's.
     tell hears why the job is not sampled. Raises UsageError for options that do not apply to a
     script, and if sbatch would not return with a job.
     """

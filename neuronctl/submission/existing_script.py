@@ -53,7 +53,7 @@ class ExistingJob:
     line: that command line. script: the text; bytes that are not UTF-8 are surrogates. path: the
     absolute path of the file; "" without a file. header: the options of script, environment, and
     command line. monitor: whether the job is sampled. idle: the time of --idle; "": without it.
-    catalog, cluster: what it is judged by. choice: as in JudgedJob. ask_slurm: as in PlannedJob.
+    catalog, cluster: what it is judged by. choice: of -p auto. ask_slurm: judge it by Slurm, too.
     """
 
     line: SbatchLine
@@ -195,7 +195,7 @@ class ExistingJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return BASH_ENV, whose file starts the sampler; {}: there is none. Raise UsageError."""
+        """Return BASH_ENV, whose file starts the sampler; {}: no sampler. Raise UsageError."""
         if not self.monitor and not self.idle:
             return {}
         from neuronctl.rendering.render import render_batch_shell

@@ -72,11 +72,11 @@ def job_file(
     lines_before: Tuple[str, ...] = ("", comment)
     for option in OPTIONS:
         name = option.long.replace("-", "_")
-        known = derived.get(name, Derived(options.get(name), ""))
-        if known.value in (None, ()):
+        setting = derived.get(name, Derived(options.get(name), ""))
+        if setting.value in (None, ()):  # neither derived nor typed
             continue
-        value = list(known.value) if option.kind == "list" else known.value
-        entries.append(Entry(option.long, value, lines_before, known.why))
+        value = list(setting.value) if option.kind == "list" else setting.value
+        entries.append(Entry(option.long, value, lines_before, setting.why))
         lines_before = ()  # only the first option has them
     above = [
         f"The job that 'neuronctl submit' submits from this directory, on {cluster.title}.",

@@ -164,8 +164,8 @@ def submit_job(
 ) -> Optional[Submission]:
     """Judge a job, submit it, and record it; with ``dry_run`` stop before sbatch: None.
 
-    key: as for ``find_submitted_job``, which found no job. Without one, a job of the same
-    submission whose answer was lost is returned, but not with ``force``.
+    key: of --key, under which no job was found. Without ``key`` and ``force``, a job of the same
+    submission is returned if sbatch's answer about it was lost.
 
     Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
     SlurmUnavailableError, after which the job may be in the queue nevertheless.

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 class PlannedJob:
     """A job whose script neuronctl writes: its plan, and the catalog it was made from.
 
-    choice: as in JudgedJob. ask_slurm: whether Slurm is asked about the job; False if its script is
-    only shown. template, steps: as in render_job(). snapshot: Slurm's answers so far; None: it was
-    not asked. surroundings: those of a copy of code that runs again. first_job: as in RecordDraft.
+    choice: of ``-p auto``. ask_slurm: whether Slurm is asked about the job; False if its script is
+    only shown. template: used instead of job.sh.j2. snapshot: Slurm's answers so far; None: it was
+    not asked. steps: the shell function of a sweep's job; "": it runs the plan's launches.
+    surroundings: those of a copy of code that runs again. first_job: the first of a chain.
     """
 
     plan: JobPlan
@@ -127,9 +128,10 @@ def plan_job(
 ) -> PlannedJob:
     """Plan a job from options, a job file, and the user's configuration, in this order of weight.
 
-    options, words, body, steps: as in options_layer(). recorded: a request in place of the user's
-    configuration. ask_slurm, template: as in PlannedJob. find_job: use job.yaml if no job is named.
-    sweep: as in _add_sweep(). tell: hears the files used unasked. snapshot_place: of existing code.
+    options: by long name. words: the program and its arguments. body, steps: instead of a program.
+    recorded: a request in place of the user's configuration. find_job: use job.yaml if no job is
+    named. sweep: its parameters; (): the job file has them; None: no sweep. tell: hears the files
+    used unasked. snapshot_place: the directory of existing code. The rest is for the PlannedJob.
     """
     layers = users_layers(interactive=interactive) if recorded is None else [recorded]
     nameless = not (body or steps) and (not words or is_argument(words[0]))

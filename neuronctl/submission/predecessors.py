@@ -112,7 +112,7 @@ def _ids_to_wait_for(option: str, kind: str, word: str, tell: Callable[[str], No
 
 
 def _refuse_failed(option: str, jobs: Sequence[JobStatus]) -> None:
-    """Raise PolicyError if one of the jobs has failed. option: as for _ids_to_wait_for()."""
+    """Raise PolicyError if one of the jobs has failed. option: as typed, for the message."""
     for job in jobs:
         if job.ended and job.state not in GOOD:
             raise PolicyError(

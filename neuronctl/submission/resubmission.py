@@ -36,7 +36,7 @@ def plan_resubmission(
 ) -> Submittable:
     """Return the job to submit again; the current directory becomes that of the recorded job.
 
-    options: as in options_layer(), laid over the recorded request. args: the program's; None: the
+    options: by long name, laid over the recorded request. args: the program's; None: the
     recorded ones. same_code: whether to run the job's snapshot even if something changes. tell
     hears what is submitted, and what has changed in the directory. Raises UsageError for a
     job that cannot be submitted again, and PolicyError if it would wait forever for another job.

@@ -3,7 +3,7 @@
 const FILLERS = new Set(("a about all an and any are as at be by can do does for from get give go has have how i in " +
   "into is it its me my of on or our over should that the then there this to up use want was what when where " +
   "which why will with you your 내 제 좀 왜 안 수 잘 어떻게 해요 하나요 되나요 돼요 안돼요 있나요 하고 하는 하려면 싶어요 방법 방법은").split(" "));
-// What users write, and the pages do not.
+// Words that users write, and the words of the pages for them.
 const SAME = { vscode: "VS Code", anaconda: "conda", 아나콘다: "conda", 콘다: "conda", 텐서보드: "TensorBoard", 파이토치: "PyTorch" };
 const PARTICLE = /(에서|에게|으로|하기|하고|하려면|하는|했는데|까지|부터|해요|이나|을|를|이|가|은|는|에|로|의|도|와|과|요|만)$/;
 
@@ -16,7 +16,7 @@ function wordsOf(question) {
   });
 }
 
-// All ways to keep `count` of the words, in their order, the first ones first.
+// Return all ways to keep `count` of the words, in their order.
 function* choices(words, count) {
   if (count === 0) { yield []; return; }
   for (let at = 0; at <= words.length - count; at++) {
@@ -24,8 +24,8 @@ function* choices(words, count) {
   }
 }
 
-// The pages that have all words come first, then those that have all but one, and so on. Of as many
-// words, those on the fewest pages come first, because they say most about what is asked.
+// Pages with all words come first, then pages with all but one, and so on. Among choices with equally
+// many words, the rarest words come first, because they say most about the question.
 function answer(search, data) {
   const find = (input) => search({ type: "text", data: { ...structuredClone(data), input } }).data; // which changes it
   if (typeof data.input !== "string") return { data: find(data.input) };

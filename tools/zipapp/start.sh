@@ -1,5 +1,5 @@
 #!/bin/sh
-# neuronctl @VERSION@ in one file. It finds a Python, which unpacks it once into your cache.
+# neuronctl @VERSION@ in one file: find a Python, which unpacks neuronctl once into your cache.
 case ${XDG_CACHE_HOME-} in
     /*) cache=$XDG_CACHE_HOME ;;
     *) cache=$HOME/.cache ;;

@@ -12,7 +12,14 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 from neuronctl.cli import COMMANDS, HERE, SHELLS, run_here
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, printable
-from neuronctl.common.errors import INTERRUPTED, ConnectionLostError, UsageError, did_you_mean
+from neuronctl.common.errors import (
+    INTERRUPTED,
+    ConnectionLostError,
+    RecordError,
+    SlurmUnavailableError,
+    UsageError,
+    did_you_mean,
+)
 from neuronctl.common.files import read_private, write_private
 from neuronctl.common.shell import join
 from neuronctl.common.words import amount, counted
@@ -26,18 +33,22 @@ _SENDS = ("submit", "sweep", "serve", "generate", "sbatch", "salloc")
 _ABOUT_JOBS = ("status", "retry", "cancel", "logs", "add", "rm", "connect", "list", "--list")
 """What follows ``sweep`` or ``serve`` and needs no project."""
 
+_KILLED_THERE = 255  # ssh's exit code if a signal ended the command on the cluster
+_UNSURE = (SlurmUnavailableError.exit_code, RecordError.exit_code, INTERRUPTED, 128 + 9, 128 + 15)
+"""Exit codes after which a job may have been accepted; the last two: by KILL or TERM."""
+
 _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
-"""Variables of this machine that a command there gets."""
+"""Variables of this machine that a command on the cluster gets."""
 
 
 class Call:
     """A command line for a cluster.
 
-    allowed: the files of --allow. browse: whether --open is given. options: as click reads them.
-    sends: whether the project is sent before. serves: whether a server answers in the end, to which
-    a tunnel is opened. dry_folder: where a dry run finds the list of the project's files. waits:
-    whether the command only waits, so that Ctrl-C may end it on the cluster, too. gives_job_code:
-    whether the exit code is the job's.
+    allowed: the files of --allow. browse: whether --open is given. options: as click reads them; {}
+    if they were not read. sends: whether the project is sent before. serves: whether a server
+    answers in the end, to which a tunnel is opened. dry_folder: where a dry run finds the list of
+    the project's files; "" until they are sent. waits: whether the command only waits, so that
+    Ctrl-C may end it on the cluster, too. gives_job_code: whether the exit code is the job's.
     """
 
     def __init__(self, words: Sequence[str], allowed: Sequence[str], browse: bool) -> None:
@@ -53,7 +64,7 @@ class Call:
         lists = subcommand in ("list", "--list") or self.options.get("list_recipes")
         self.serves = self.command == "serve" and not (lists or self.is_dry)
         self.gives_job_code = bool(self.options.get("follow") or self.options.get("wait"))
-        # The options of other commands, such as logs, have not been read.
+        # The options of some commands, such as logs, have not been read.
         follows = not self.options and {"-f", "--follow", "--watch", "-w"}.intersection(words)
         is_wait = self.command in ("wait", "top", "serve")
         self.waits = bool(follows or is_wait or self.gives_job_code)
@@ -67,13 +78,13 @@ def run_remote(words: Sequence[str], configured: str) -> int:
         raise UsageError("no command follows --on NAME", "see 'neuronctl --help'")
     if words[0] not in COMMANDS:
         raise UsageError(f"no such command '{words[0]}'", did_you_mean(words[0], COMMANDS))
-    if not (on or configured):
+    if not (on or configured):  # then only another of these options can have led here
         raise UsageError("--allow and --open need --on NAME before them")
     names = (on or configured).split(",")
     for name in names:
         check_name(name)
     is_local = words[0] in HERE and words[0] not in _ANYWHERE
-    asks_help = words[1:2] in (["--help"], ["-h"])
+    asks_help = len(words) > 1 and words[1] in ("--help", "-h")
     if is_local or asks_help or all(map(_is_here, names)):
         return run_here(words)
     call = Call(words, allowed, browse)
@@ -152,9 +163,9 @@ def _read_options(words: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _request(remote: Remote, call: Call, words: Sequence[str], **streams: Any) -> Dict[str, Any]:
-    """Return what the other side needs for a command line, on this terminal.
+    """Return what neuronctl on the cluster is sent, so that it runs ``words`` for this terminal.
 
-    streams: tty, whether it gets a terminal; input, whether it reads standard input.
+    streams: tty, whether the command gets a terminal; input, whether it reads standard input.
     """
     from neuronctl.remote.project import find_project
 
@@ -180,7 +191,10 @@ def _read_environment() -> Dict[str, str]:
 
 
 def _run_on(remote: Remote, call: Call) -> int:
-    """Run a command line on a cluster; return the exit code."""
+    """Run a command line on a cluster; return the exit code.
+
+    A submission gets a key, so that it can be repeated if the connection is lost.
+    """
     if call.sends:
         try:
             _send(remote, call)
@@ -188,11 +202,10 @@ def _run_on(remote: Remote, call: Call) -> int:
             notify(f"'{call.command}' had not begun on {remote.name}: nothing was submitted")
             raise
     words, key_file = _add_key(remote, call)
-    tty = all(map(os.isatty, range(3))) and call.command != "serve"
-    takes_input = not tty and ("-" in call.words[1:] or _reads_script(call))
     if call.serves:
-        name_length = 2 if words[1:2] == ("connect",) else 1
-        words = (*words[:name_length], "--json", *words[name_length:])
+        words = _with_json(words)
+    tty = all(map(os.isatty, (0, 1, 2))) and call.command != "serve"
+    takes_input = not tty and ("-" in call.words[1:] or _reads_script(call))
     request = _request(remote, call, words, tty=tty, input=takes_input)
     try:
         session = run(remote, request, notify, tty=tty, takes_input=takes_input)
@@ -202,26 +215,32 @@ def _run_on(remote: Remote, call: Call) -> int:
             as_json = "--json" in call.words
             return open_tunnel(remote, session, as_json=as_json, browse=call.browse)
         code = session.show(raw=call.command in SHELLS)
-        if code == 255 and key_file and not call.gives_job_code:
-            raise session.loss()  # the command there was killed
+        if code == _KILLED_THERE and key_file and not call.gives_job_code:
+            raise session.loss()
     except (ConnectionLostError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not key_file:
             raise
         raise _describe_loss(remote, call, error) from None
-    # With these codes, the other side may not know whether the job was accepted.
-    is_known = call.gives_job_code or code not in (6, 9, INTERRUPTED, 137, 143)
-    if key_file and is_known:
+    if key_file and (call.gives_job_code or code not in _UNSURE):
         with contextlib.suppress(FileNotFoundError):  # the same command was typed twice
             os.unlink(key_file)
     return code
+
+
+def _with_json(words: Sequence[str]) -> Tuple[str, ...]:
+    """Return ``serve`` or ``serve connect`` with --json, so that its answer can be read here."""
+    names, arguments = words[:1], words[1:]
+    if arguments and arguments[0] == "connect":
+        names, arguments = words[:2], words[2:]
+    return (*names, "--json", *arguments)
 
 
 def _reads_script(call: Call) -> bool:
     """Return True if sbatch reads the script from standard input."""
     if call.command != "sbatch":
         return False
-    is_given = any(word.startswith("--wrap") or os.path.isfile(word) for word in call.words[1:])
-    return not is_given
+    # Otherwise a word names the script, or is its text.
+    return not any(word.startswith("--wrap") or os.path.isfile(word) for word in call.words[1:])
 
 
 def _send(remote: Remote, call: Call) -> None:
@@ -277,7 +296,10 @@ def _describe_loss(remote: Remote, call: Call, error: BaseException) -> Connecti
 
 
 def _run_on_all(names: Sequence[str], call: Call) -> int:
-    """Run a read-only command on several clusters; return the first exit code that is not 0."""
+    """Run a read-only command on several clusters; return the first exit code that is not 0.
+
+    The answers follow each other, each under its cluster's name; with --json, they are one object.
+    """
     from neuronctl.remote.host import write_all
     from neuronctl.remote.python_remote import read_answer, run_command
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.slurm.sacctmgr import Association
 
-_BAR = 12
-_TIMEOUT = 20.0
+_BAR = 12  # characters of a bar
+_TIMEOUT = 20.0  # seconds for Slurm to answer
 
 _PARTITION = Column("PARTITION", style="bold", no_wrap=True)
 _OVERVIEW = [
@@ -134,7 +134,7 @@ def _dump_live(partitions: Sequence[PartitionNow], snapshot: Snapshot) -> Dict[s
     keys = ("account", "partition", "qos", "default_qos")
     associations = snapshot.figures.associations
     return {
-        "partitions": [{**asdict(line), "next": verdict_data(line.next)} for line in partitions],
+        "partitions": [{**asdict(row), "next": verdict_data(row.next)} for row in partitions],
         "accounts": [{key: getattr(account, key) for key in keys} for account in associations],
         "budgets": budget_rows(snapshot),
         "bad_nodes": [asdict(fault) for fault in faults],
@@ -149,22 +149,25 @@ def _print_accounts(associations: Sequence[Association], cluster: Cluster) -> No
         qos = sorted(account.qos, key=lambda name: name != account.default_qos)
         rows.append([account.account + where, ", ".join(qos) or "-"])
     _print_pairs("MY ACCOUNTS", "MY QOS", rows)
-    for option in mandatory(cluster) if rows else ():
-        _print_note(f"{option} is mandatory on {cluster.name}.")
+    if rows:
+        for option in mandatory(cluster):
+            _print_note(f"{option} is mandatory on {cluster.name}.")
 
 
 def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
-    """Print the table and why a job would have to wait."""
-    signs = "█░x" if draws_blocks() else "#.x"
+    """Print the table and why a job would have to wait. now: the time of Slurm's answer."""
+    signs = "█░x" if draws_blocks() else "#.x"  # used, free, and down
     rows = []
     reasons = []
-    for line in partitions:
-        wait = line.wait(now)
-        cells = [line.partition, line.bar(_BAR, signs=signs), line.free_words]
-        cells += map(str, (line.used, line.down, line.my_gpus, line.my_running, line.my_jobs))
-        rows.append([*cells, wait.partition(",")[0]])
+    for partition in partitions:
+        wait = partition.wait(now)
+        cause, _, _ = wait.partition(",")  # without how long
+        cells = [partition.partition, partition.bar(_BAR, signs=signs), partition.free_words]
+        cells += map(str, (partition.used, partition.down))
+        cells += map(str, (partition.my_gpus, partition.my_running, partition.my_jobs))
+        rows.append([*cells, cause])
         if wait != "now":
-            reasons.append((line.partition, f"{wait}: {line.next.words}"))
+            reasons.append((partition.partition, f"{wait}: {partition.next.words}"))
     print_table(_LIVE, rows)
     _print_pairs("NOT NOW", "WHY", reasons)
     print_text("")
@@ -173,6 +176,7 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
 
 
 def _print_overview(catalog: Catalog, cluster: Cluster, shown: Sequence[Partition]) -> None:
+    """Print the limits of the shown partitions, what they are good for, and the site's rules."""
     print_text("")
     print_table(_OVERVIEW, [_format_row(partition) for partition in shown])
     print_text("")
@@ -183,7 +187,7 @@ def _print_overview(catalog: Catalog, cluster: Cluster, shown: Sequence[Partitio
     for partition in shown:
         other_arch = partition.arch if partition.arch != cluster.arch else ""
         closed = "" if partition.open else "closed to ordinary users"
-        remarks = filter(None, (partition.note or other_arch, closed))
+        remarks = filter(None, (partition.note or other_arch, closed))  # a note names the arch
         notes.append((partition.name, "; ".join(remarks)))
     notes += [(f"QOS {qos.name}", _describe_qos(qos)) for qos in cluster.qos.values()]
     _print_pairs("ABOUT", "RULES AND NOTES", [(name, note) for name, note in notes if note])

@@ -50,12 +50,14 @@ def submit(
             raise UsageError(f"{option} cannot be used for a pipeline", hint)
     planned = plan_pipeline(path, options, catalog_file=catalog, template=template, tell=notify)
     reporter = TerminalReporter(mode, explain=explain)
-    if submit_pipeline(planned, reporter, force=force, dry_run=mode.dry_run) is not None:
-        job_count = len(planned.jobs)
-        queued_count = len(list_queued_jobs([planned.name]))
-        queued = "" if queued_count == job_count else f", {queued_count} of them in the queue now"
-        print_line(f"Submitted pipeline {planned.name} of {counted(job_count, 'job')}{queued}")
-        print_line(f"  follow  neuronctl status {planned.name}")
+    folder = submit_pipeline(planned, reporter, force=force, dry_run=mode.dry_run)
+    if folder is None:  # it was a dry run
+        return
+    job_count = len(planned.jobs)
+    queued_count = len(list_queued_jobs([planned.name]))
+    queued = "" if queued_count == job_count else f", {queued_count} of them in the queue now"
+    print_line(f"Submitted pipeline {planned.name} of {counted(job_count, 'job')}{queued}")
+    print_line(f"  follow  neuronctl status {planned.name}")
 
 
 def is_pipeline(word: str) -> bool:
@@ -73,9 +75,9 @@ def find_pipelines(words: Sequence[str]) -> Tuple[str, ...]:
 
 
 def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: bool = False) -> bool:
-    """Print the jobs of pipelines; return True if all are done.
+    """Print the jobs of pipelines; return True if all these jobs are done.
 
-    watching: print them again and again, until none of the jobs is in the queue.
+    watching: clear the screen and print the jobs again, until none of them is in the queue.
     """
     from neuronctl.pipelines.pipeline_actions import explain_ends, goes_on, look
     from neuronctl.tracking.follow import poll_floor
@@ -106,9 +108,9 @@ def _is_done(pipeline: Pipeline) -> bool:
 def _print_json(name: str, pipeline: Pipeline) -> None:
     rows = []
     for job in pipeline.jobs:
-        state, _, id, why = pipeline.states[job.name]
+        state = pipeline.states[job.name]
         request = {"name": job.name, "after": job.after, "after_ok": job.after_ok}
-        rows.append({**request, "state": state, "job_id": id, "why": why})
+        rows.append({**request, "state": state.state, "job_id": state.job, "why": state.why})
     print_json("neuronctl.pipeline/1", {"pipeline": name, "jobs": rows})
 
 
@@ -121,7 +123,7 @@ def _print(name: str, pipeline: Pipeline) -> None:
     rows = []
     for job in pipeline.jobs:
         state = pipeline.states[job.name]
-        after = ", ".join([*job.after, *(f"{name} (ok)" for name in job.after_ok)])
+        after = ", ".join([*job.after, *(f"{earlier} (ok)" for earlier in job.after_ok)])
         rows.append([job.name, after, state.state, str(state.job or ""), _explain(job, pipeline)])
     print_table(columns, rows)
     states = [state.state for state in pipeline.states.values()]
@@ -136,7 +138,7 @@ def _print(name: str, pipeline: Pipeline) -> None:
 
 
 def _explain(job: Job, pipeline: Pipeline) -> str:
-    """Return what a job waits for, or why it has not succeeded."""
+    """Return what a job waits for, or why it has not succeeded; "" if neither is known."""
     from neuronctl.sweeping.worker.pipeline_folder import OVER_LIMIT
 
     state = pipeline.states[job.name]
@@ -146,25 +148,27 @@ def _explain(job: Job, pipeline: Pipeline) -> str:
         names = [name for name in earlier_jobs if pipeline.states[name].state in unended]
         if names:
             return f"waits for {', '.join(names)}"
-        if state.state == "waiting" and (not state.why or re.search(OVER_LIMIT, state.why)):
+        is_refused = state.why and not re.search(OVER_LIMIT, state.why)  # for good, by sbatch
+        if state.state == "waiting" and not is_refused:
             return "waits for room in the queue"
     return state.why
 
 
 _MISSING = {"not run": "did not run", "waiting": "is not in the queue yet"}
-"""What sentences say about jobs without an id, by state."""
+"""What ``find_jobs`` says of a job without an id, by the job's state."""
 
 
 def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
-    """Return the jobs of a pipeline ``NAME``, or the one job of ``NAME-JOB``; else None.
+    """Return the jobs of a pipeline ``NAME``, or the one job of ``NAME-JOB``.
 
     Of a pipeline, return those that failed, or else those that are not done. Jobs that were not
-    submitted or did not run have no id: return a sentence about each instead.
+    submitted or did not run have no id: return a sentence about each instead. Return None if the
+    word names neither.
     """
     match = _find_pipeline(word)
     if match is None:
         return None
-    name, pipeline, job_name = match
+    name, pipeline, job_name = match  # job_name: "" for the whole pipeline
     ids: Dict[str, List[JobId]] = {}  # by the state of the job
     sentences = []
     for job in pipeline.jobs:
@@ -183,7 +187,7 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
 
 
 def _find_pipeline(word: str) -> Optional[Tuple[str, Pipeline, str]]:
-    """Return the pipeline that a word names, after its name; and JOB of ``NAME-JOB``, or ""."""
+    """Return name and pipeline for ``NAME`` or ``NAME-JOB``, and JOB, or "" without one."""
     from neuronctl.pipelines.pipeline_actions import look
     from neuronctl.tracking.job_names import is_name
 
@@ -193,9 +197,10 @@ def _find_pipeline(word: str) -> Optional[Tuple[str, Pipeline, str]]:
     with contextlib.suppress(OSError):
         names = os.listdir(pipeline_dir())
     for name in names:
-        if f"{word}-".startswith(f"{name}-") and is_pipeline(name):
+        may_fit = word == name or word.startswith(f"{name}-")
+        if may_fit and is_pipeline(name):
             pipeline = look(name)
-            job_name = word[len(name) + 1 :]
+            job_name = word[len(f"{name}-") :]
             if not job_name or job_name in pipeline.states:
                 return name, pipeline, job_name
     return None
@@ -224,12 +229,13 @@ def stop_pipelines(names: Sequence[str]) -> None:
 def resubmit_failed(name: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
     """Run again the jobs of a pipeline that failed or did not run.
 
-    words, options: what else the user typed; neither is allowed.
+    words, options: what else the user may have typed, which is not allowed.
     """
     if not is_pipeline(name):
         hint = "'neuronctl submit -f FILE' makes one of a file with 'jobs:'"
         raise NoSuchJobError(f"there is no pipeline '{name}'", hint)
-    if words or any(value not in (None, (), False, "") for value in options.values()):
+    has_options = any(value not in (None, (), False, "") for value in options.values())
+    if words or has_options:
         raise UsageError(
             "--failed runs the jobs as they were submitted, and takes no other option",
             "cancel the pipeline, change its file, and submit that",
@@ -237,5 +243,7 @@ def resubmit_failed(name: str, words: Sequence[str], options: Mapping[str, Any])
     from neuronctl.pipelines.pipeline_actions import go_on
 
     names = go_on(name, notify)
-    nothing = "none of its jobs has failed or been left out so far"
-    print_line(f"again: {', '.join(names)}" if names else nothing)
+    if names:
+        print_line(f"again: {', '.join(names)}")
+    else:
+        print_line("none of its jobs has failed or been left out so far")

@@ -36,6 +36,8 @@ from neuronctl.tracking.lookup import mine
 
 _MOST = 16
 """Rows of a table: the least used GPUs, or the jobs that took most."""
+_NAME, _LINE = 20, 50  # characters of a job's name, and of a GPU's line over time
+_JOULES_PER_KWH = 3.6e6
 
 
 @click.command("report")
@@ -87,8 +89,10 @@ def _print_sums(jobs: Sequence[JobUse]) -> None:
     gpu_hours = sum(job.gpu_hours for job in jobs)
     costs = [job.cost for job in jobs if job.cost is not None]
     sums = [f"{counted(job_count, 'job')}: {node_hours:.1f} node hours"]
-    sums += [f"{gpu_hours:.1f} GPU hours"] if gpu_hours else []
-    sums += [jobs[0].price.words(sum(costs))] if costs else []
+    if gpu_hours:
+        sums.append(f"{gpu_hours:.1f} GPU hours")
+    if costs:
+        sums.append(jobs[0].price.words(sum(costs)))
     print_text(", ".join(sums), "bold")
     print_line()
     columns = [Column("JOB", no_wrap=True, style="bold"), Column("NAME", no_wrap=True, priority=1)]
@@ -96,9 +100,9 @@ def _print_sums(jobs: Sequence[JobUse]) -> None:
     columns += [figures("GPU USE"), figures("GPU IDLE", 3)]
     rows = []
     for job in sorted(jobs, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_MOST]:
-        row = [str(job.status.id), shortened(job.status.name, 20), job.status.state]
+        row = [str(job.status.id), shortened(job.status.name, _NAME), job.status.state]
         row += [duration(int(job.seconds)), f"{job.gpu_hours:.1f}"]
-        rows.append([*row, _format(job.use), _format(job.idle, times=100)])
+        rows.append([*row, _format(job.use), _format_share(job.idle)])
     print_table(columns, rows)
     if len(jobs) > _MOST:
         print_line(f"the {_MOST} that took most of {len(jobs)}; --json has all")
@@ -111,7 +115,8 @@ def _print_job(job: JobUse) -> None:
         _print_gpus(job)
         _print_over_time(job.last_nodes)
     advice = advise(job)
-    if not job.nodes and not job.unread and job.status.start is not None:
+    has_samples = job.nodes or job.unread
+    if not has_samples and job.status.start is not None:
         advice.append("it has no samples beside its log; submit with --monitor to have them")
     for text in advice:
         print_line()
@@ -135,7 +140,8 @@ def _write_page(file: str, jobs: Sequence[JobUse]) -> None:
         words = "in use {}; idle {}; at most {}; power {}".format(*_list_gpu_figures(gpu))
         facts.append((job.place(gpu), words))
     write_page(
-        *(file, "report.html.j2"),
+        file,
+        "report.html.j2",
         title=_format_title(job.status),
         facts=facts,
         advice=advise(job),
@@ -148,14 +154,14 @@ def _write_page(file: str, jobs: Sequence[JobUse]) -> None:
 def _list_gpu_figures(gpu: GpuUse) -> List[str]:
     """Return a GPU's use, idle share, largest memory, and power."""
     memory = "?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"
-    return [_format(gpu.use), _format(gpu.idle, times=100), memory, _format(gpu.power, " W")]
+    return [_format(gpu.use), _format_share(gpu.idle), memory, _format(gpu.power, " W")]
 
 
 def _print_over_time(nodes: Sequence[NodeUse]) -> None:
     """Draw the use and memory of each GPU over time, if the terminal can show blocks."""
     if not draws_blocks():
         return
-    lines = gpu_lines(nodes, 50)
+    lines = gpu_lines(nodes, _LINE)  # two for each GPU
     shown = lines[: 2 * _MOST]
     width = max((len(name) for name, _ in shown), default=0)
     print_line()
@@ -166,7 +172,7 @@ def _print_over_time(nodes: Sequence[NodeUse]) -> None:
 
 
 def _list_figures(job: JobUse) -> List[Tuple[str, str]]:
-    """Return the figures of a job, in words."""
+    """Return the figures of a job: what each is, and the figure in words."""
     status = job.status
     rows = [("time", f"{duration(status.elapsed)} of {duration(status.time_limit)}")]
     if len(job.runs) > 1:
@@ -204,16 +210,18 @@ def _list_sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
     where = f" on {fullest.node}" if len(nodes) > 1 else ""
     sample_count = max(node.samples for node in job.nodes)
     samples = [f"{sample_count} from {counted(len(nodes), 'node')}, every {nodes[0].every:g} s"]
-    samples += [f"{counted(job.silent, 'node')} wrote none"] if job.silent else []
-    gaps = sum(node.silent for node in job.nodes)
-    samples += [f"{duration(int(gaps))} without samples"] if gaps else []
+    if job.silent:
+        samples.append(f"{counted(job.silent, 'node')} wrote none")
+    silent_seconds = sum(node.silent for node in job.nodes)
+    if silent_seconds:
+        samples.append(f"{duration(int(silent_seconds))} without samples")
     rows = [
         ("memory", f"at most {amount(fullest.memory_peak)}{requested}{where}, without caches"),
         ("samples", "; ".join(samples)),
     ]
     joules = sum((gpu.power or 0) * node.seconds for node in job.nodes for gpu in node.gpus)
     if joules:
-        rows.append(("energy", f"{joules / 3.6e6:.2f} kWh of the GPUs that report it"))
+        rows.append(("energy", f"{joules / _JOULES_PER_KWH:.2f} kWh of the GPUs that report it"))
     return rows
 
 
@@ -230,13 +238,18 @@ def _print_gpus(job: JobUse) -> None:
         print_line(f"the {_MOST} least used of {len(job.last_gpus)}; --json has all")
 
 
-def _format(value: Optional[float], unit: str = "%", times: int = 1) -> str:
+def _format(value: Optional[float], unit: str = "%") -> str:
     """Return a figure in words; "?" if it is unknown."""
-    return "?" if value is None else f"{times * value:.0f}{unit}"
+    return "?" if value is None else f"{value:.0f}{unit}"
+
+
+def _format_share(share: Optional[float]) -> str:
+    """Return a share from 0 to 1 as a percentage; "?" if it is unknown."""
+    return "?" if share is None else percent(share)
 
 
 def _dump(job: JobUse) -> Dict[str, Any]:
-    # Leave out the samples, which are in files beside the log.
+    # Leave out the series of samples, which are in files beside the log.
     nodes = [asdict(without_series(node), dict_factory=_drop_series) for node in job.nodes]
     return {
         **status_data(job.status),

@@ -57,8 +57,8 @@ def command(
         options.update(asdict(mode), same_code=same_code, force=force)
         resubmit_failed(job, words, options)
         return None
-    args = words if click.get_current_context().meta[job_options.BEHIND_DASHES] else None
-    if words and args is None:
+    follows_dashes = click.get_current_context().meta[job_options.BEHIND_DASHES]
+    if words and not follows_dashes:
         raise UsageError(
             f"'{words[0]}' is not an option of resubmit",
             f"put the program's arguments after --: neuronctl resubmit {job} -- {words[0]} …",
@@ -70,6 +70,7 @@ def command(
     store = RecordStore.default()
     record = find_record(job, store)
     notify(*store.warnings)
+    args = words if follows_dashes else None  # None: those of the record
     planned = plan_resubmission(
         record, options, tell=notify, args=args, same_code=same_code, catalog_file=catalog
     )

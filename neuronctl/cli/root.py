@@ -38,14 +38,15 @@ class LazyGroup(click.Group):
         )
         commands = {name: command}
         if isinstance(command, click.Group):
-            commands.update((f"{name} {below}", sub) for below, sub in command.commands.items())
-        for full_name, each in commands.items():
-            each.epilog = EPILOGS[full_name]
-            _note_json(each)
-            if ctx.resilient_parsing:
+            for sub_name, subcommand in command.commands.items():
+                commands[f"{name} {sub_name}"] = subcommand
+        for full_name, named_command in commands.items():
+            named_command.epilog = EPILOGS[full_name]
+            _note_json(named_command)
+            if ctx.resilient_parsing:  # the shell asks what Tab offers
                 from neuronctl.cli.live_values import add_values
 
-                add_values(each)
+                add_values(named_command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
@@ -79,7 +80,8 @@ def _note_json(command: click.Command) -> None:
 
 
 def _remember_json(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
-    asked_json.update([context.command_path] if value else [])
+    if value:
+        asked_json.add(context.command_path)
     return value
 
 
@@ -114,7 +116,8 @@ def invoke(words: List[str]) -> int:
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
-        asked_json.update(words[:1] if "--json" in words else [])
+        if "--json" in words:
+            asked_json.add(words[0])
         raise explain_error(error, root, words) from None
     return result if isinstance(result, int) else 0
 
@@ -166,7 +169,7 @@ def _hint_at_option(option: str, context: click.Context, words: List[str]) -> st
 
     command = context.command
     options = chain(*(parameter.opts for parameter in command.get_params(context)))
-    names = [option[2:] for option in options if option[2:]]
+    names = [option[2:] for option in options if option.startswith("--")]
     near_names = [f"--{name}" for name in get_close_matches(option.lstrip("-"), names, n=2)]
     see = f"see '{context.command_path} --help'"
     usual_hint = f"did you mean {' or '.join(near_names)}?" if near_names else see

@@ -41,7 +41,7 @@ class Conda:
 
     how: str  # how it was found, as users read it
     base: str = ""  # its installation; "": PATH leads to it
-    given: bool = False  # the environment is named by a path in it, so no other is considered
+    given: bool = False  # the environment is named by a path in ``base``: try no other
 
 
 def find_conda(environment: str, here: str = "") -> Optional[Conda]:

@@ -187,7 +187,7 @@ class _PlanBuilder(LaunchBuilder):
         return {"gpus-per-node": gpus, "gres": ",".join(request.gres)}
 
     def _check_cores(self, launches: Sequence[model.Launch]) -> None:
-        """Raise UsageError for too many cores in a step, or cores that srun cannot know."""
+        """Raise UsageError for more cores in a step than in the job, or cores unknown to srun."""
         if self.request.cpus_per_task == 0 and self.place is None:
             self._check_no_srun(launches)
         for launch in launches:

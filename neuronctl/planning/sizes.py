@@ -233,7 +233,7 @@ class SizeBuilder:
         """Return the cores per task that come with the GPUs, and why."""
         tasks, gpus, cores_per_gpu = self.ntasks_per_node, self.gpus, self.cluster.cores_per_gpu
         # Slurm may choose any of several partitions, so the one with the fewest cores counts.
-        partition = min(self.partitions, key=lambda place: cores_per_gpu(place) or sys.maxsize)
+        partition = min(self.partitions, key=lambda choice: cores_per_gpu(choice) or sys.maxsize)
         cores = cores_per_gpu(partition)
         if gpus and cores is not None:
             # NC121 reports more GPUs than a node has; the cores need not repeat it.

@@ -32,7 +32,7 @@ def list_checks(plan: JobPlan) -> Dict[str, Any]:
         programs += _program(parts.once)
         if image is None:
             programs += [*_program(parts.task), *launch.program[:1], script]
-    # An image with :// is no file, and Slurm itself looks for one of Pyxis.
+    # An image with :// is no file, and Pyxis finds its images itself.
     if image is not None and "://" not in image and not wrapping.srun:
         files.append(image)
     return {

@@ -171,7 +171,7 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
         launch=bool(launch),
         by_srun=by_srun,
         margin=before_end + min(60, limit // 8),  # Slurm may signal up to a minute early
-        save=max(before_end - 20, before_end // 2 - 1),  # soon, the batch shell stops waiting
+        save=max(before_end - 20, before_end // 2 - 1),  # just before the batch shell stops waiting
         snapshot=plan.code.place if plan.code else "",
     )
     text = json.dumps(options)
@@ -194,10 +194,10 @@ def render_run(plan: JobPlan) -> str:
 
 
 def _render(shipped: str, plan: JobPlan, requested: Optional[str] = None, **values: Any) -> str:
-    """Fill in the requested template, or else the user's own of the name of a shipped one, or that.
+    """Fill in the requested template, or else the one called ``shipped``, the user's own first.
 
-    shipped: the shipped template's name. requested: a path with a slash, or the name of a template
-    of the user's. ``shipped/NAME`` is always the shipped one, so that the user's can extend it. A
+    shipped: the name of a shipped template. requested: a path with a slash, or the name of one of
+    the user's own. ``shipped/NAME`` is always the shipped one, so that the user's can extend it. A
     file in the working directory never counts by its name alone: a template is a program.
     """
     name, beside = _locate(shipped if requested is None else requested)

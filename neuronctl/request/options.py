@@ -52,7 +52,7 @@ class Option:
             raise ValueError(f"{error}; it contains {dash}, not '-'") from None
 
     def parse_directive(self, value: Optional[str]) -> Optional[Fields]:
-        """Return the fields that a directive sets; None: no field has it. Raise ValueError."""
+        """Return the fields that a directive sets; None: no field fits it. Raise ValueError."""
         return self._fields(True if value is None else self.read(value))
 
     def _fields(self, value: Any) -> Optional[Fields]:

@@ -93,7 +93,7 @@ def nodes(text: str) -> Optional[Fields]:
         return {"nodes": least, "max_nodes": 0} if least else None
     if most < least:
         raise ValueError(f"'{text}' runs backward")
-    fields = {"nodes": max(1, least)}  # Slurm reads "0-4" as "1-4"
+    fields = {"nodes": max(1, least)}  # "0-4" means 1-4
     return {**fields, "max_nodes": most} if most > fields["nodes"] else fields
 
 

@@ -149,7 +149,7 @@ def parse_gres_gpus(text: str) -> Optional[int]:
 
 @_remembered
 def parse_tres(text: str) -> Mapping[str, int]:
-    """Parse ``cpu=8,mem=2G,gres/gpu:a100=4`` by TRES: memory in MB, the sum of all GPUs added."""
+    """Parse ``cpu=8,mem=2G,gres/gpu:a100=4`` by TRES: memory in MB; sum up types of GPUs."""
     amounts: Dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")

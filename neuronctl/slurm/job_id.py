@@ -82,7 +82,7 @@ class JobId:
 
     @property
     def with_log(self) -> JobId:
-        """Return the job in whose log this one writes: of components (``4711+1``), the first."""
+        """Return the job that has the log: of a heterogeneous job's components, the first."""
         return self if self.het is None else JobId(self.job, het=0)
 
     def covers(self, other: JobId) -> bool:

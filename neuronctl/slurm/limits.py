@@ -58,10 +58,10 @@ class LimitKind:
 
     name: sacctmgr's name for it in a QOS, or scontrol's in a partition. association: sacctmgr's
     name for it in an association, "" if there is none. assoc_mgr: its name in ``scontrol show
-    assoc_mgr``, which also has its use; "" if it is not read there. reasons: TRES ("" if it does
-    not count any) -> Slurm's pending reason (job_reason_string in Slurm's source), without the
-    prefix "QOS" or "Assoc". minimum: jobs must request at least as much. bare: its reasons have no
-    prefix. of_partition: partitions have it, not QOS.
+    assoc_mgr`` (of an association, if associations have it), which also has its use; "" if it is
+    not read there. reasons: TRES ("" if it does not count any) -> Slurm's pending reason
+    (job_reason_string in Slurm's source), without the prefix "QOS" or "Assoc". minimum: jobs must
+    request at least as much. bare: its reasons have no prefix. of_partition: partitions have it.
     """
 
     name: str
@@ -305,16 +305,16 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     """Read the limits in a line of ``scontrol --oneliner show assoc_mgr``.
 
     ``GrpJobs=30(2) GrpTRES=cpu=N(4),gres/gpu=8(1)`` means 30 jobs, of which 2 run, and 8 GPUs;
-    ``N`` means no limit. Limits on each job or user are read only for an association: it inherits
-    those of an account, and sacctmgr reports those of a QOS.
+    ``N`` means no limit. A limit that associations have is read only of the user's own: it inherits
+    that of its account, and sacctmgr reports that of a QOS.
     """
     words = (word.partition("=") for word in line.split())
     texts = {name: text for name, _, text in words}
     running_minutes = {tres: used for tres, _, used in _read_uses(texts.get("GrpTRESRunMins", ""))}
     limits = []
     for kind in KINDS.values():
-        is_of_one_job_or_user = kind.association != ""
-        if not kind.assoc_mgr or (is_of_one_job_or_user and scope != Scope.ASSOCIATION):
+        associations_have_it = kind.association != ""
+        if not kind.assoc_mgr or (associations_have_it and scope != Scope.ASSOCIATION):
             continue
         factor = 60 if kind.counts == Counts.TIME else 1  # slurmctld prints minutes
         for tres, figure, used in _read_uses(texts.get(kind.assoc_mgr, "")):

@@ -119,7 +119,7 @@ def _split_reason(reason: str) -> Tuple[str, str]:
 
 
 def is_planned(reason: str) -> bool:
-    """Return True if Slurm plans when a job with this reason starts; else it shows an old time."""
+    """Return True if Slurm keeps the expected start of jobs with this reason up to date."""
     return reason.partition(",")[0].replace(" ", "_") in _PLANNED
 
 

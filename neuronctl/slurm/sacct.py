@@ -19,7 +19,7 @@ _FIRST = 86400
 """The earliest time to ask for, in epoch seconds: Slurm takes 0 for none, and begins today."""
 
 _LAST = "2100-01-01T00:00:00"
-"""The latest time to ask for: by default sacct omits what began after now, by a wrong clock too."""
+"""The latest time to ask for: by default, sacct omits what began after now, and clocks differ."""
 
 SACCT = ("sacct", "--noheader", "--parsable2", f"--delimiter={fields.SEPARATOR}")
 """How every call of sacct begins."""

@@ -114,7 +114,7 @@ class _Program:
     def _unwrap_attributes(self, model: str, line: int, function: ast.AST) -> None:
         """Insert ``.module`` before a model's attributes that the wrapper lacks.
 
-        The model is wrapped from ``line`` of ``function`` on, and if a call named save has it.
+        The model is wrapped from ``line`` on in ``function``, and in each call of a save().
         """
         saved = {node for save in self._find_calls("save") for node in ast.walk(save)}
         for node in self.nodes:

@@ -53,7 +53,7 @@ class ExistingJob:
     line: that command line. script: the text; bytes that are not UTF-8 are surrogates. path: the
     absolute path of the file; "" without a file. header: the options of script, environment, and
     command line. monitor: whether the job is sampled. idle: the time of --idle; "": without it.
-    catalog, cluster: what it is judged by. choice: of -p auto. ask_slurm: judge it by Slurm, too.
+    catalog, cluster: what it is judged by. choice: that of -p auto. ask_slurm: ask Slurm, too.
     """
 
     line: SbatchLine
@@ -338,10 +338,9 @@ def _parse_script(text: str, header: Header) -> ScriptFacts:
     if len(checked) > _LONG and (broken is not None or not header.for_bash):
         parsed = checked[: checked.rfind("\n", 0, _LONG) + 1]
     shell = read_shell(parsed, job_variables(header))
-    sure_exits = (call for call in shell.commands if call.name == "exit" and call.sure)
-    exits = [call.place.line for call in sure_exits]
-    if broken is not None and exits and min(exits) < broken.place.line:
-        broken = None  # bash does not read beyond an exit
+    exits = [call.place.line for call in shell.commands if call.name == "exit" and call.sure]
+    # bash does not read beyond an exit.
+    is_read = broken is not None and not (exits and min(exits) < broken.place.line)
     ends = [header.left_out, shell.left_out]
     if parsed != checked:
         ends.append(parsed.count("\n") + 1)
@@ -350,8 +349,8 @@ def _parse_script(text: str, header: Header) -> ScriptFacts:
         header,
         shell,
         plan=None,
-        unreadable=broken,
-        left_out=min(filter(None, ends), default=0),
+        unreadable=broken if is_read else None,
+        left_out=min(filter(None, ends), default=0),  # the first line that is not read; 0: all are
         read_program=partial(program_text, header.value("chdir") or ""),
     )
 

@@ -51,19 +51,19 @@ def prepare_launch(
         resolve_paths(request, cluster),
         partition=allocation.partition or None,
         nodes=len(hosts),
-        max_nodes=None,
+        max_nodes=None,  # _hosts() has applied it and --nodelist
         nodelist=None,
         gpus_per_node=gpus or None,
         ntasks_per_node=request.ntasks_per_node or (None if gpus else allocation.ntasks_per_node),
     )
 
     cores = allocation.cores
-    if gpus and fewest:
+    if gpus and fewest:  # a share of the cores comes with the GPUs
         cores = max(1, cores * gpus // fewest)
     part = AllocationPart(hosts, cores, _gpu_options(allocation, gpus, most))
     job_plan = plan(request, cluster, place=part)
     warnings: Tuple[str, ...] = ()
-    if job_plan.cores_per_node > cores:
+    if job_plan.cores_per_node > cores:  # srun refuses that without --overcommit
         tasks = counted(job_plan.ntasks_per_node, "task")
         task_cores = counted(job_plan.cpus_per_task, "core")
         shared = counted(cores, "core")

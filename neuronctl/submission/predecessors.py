@@ -105,7 +105,7 @@ def _ids_to_wait_for(option: str, kind: str, word: str, tell: Callable[[str], No
             state = f"has ended as {job.state}: there is nothing to wait for"
         else:
             state = f"is {job.state}"
-            # A later run of a chain has another id than the named first one.
+            # A later run of a chain is a job with an id of its own.
             ids.append(str(job.job_id) if job.is_later_run else named_id.job_or_task)
         tell(f"{option}: job {job.id.job} ({printable(job.name)}) {state}")
     return ids

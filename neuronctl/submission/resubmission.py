@@ -73,7 +73,8 @@ def plan_resubmission(
         tell=tell,
         snapshot_place=snapshot,
     )
-    planned = planned if changed else replace(planned, first_job=_draft_again(record).first_job)
+    if not changed:
+        planned = replace(planned, first_job=_draft_again(record).first_job)
     return replace(planned, surroundings=draft.surroundings) if snapshot else planned
 
 

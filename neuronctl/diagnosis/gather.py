@@ -183,11 +183,32 @@ def _list_log_paths(status: JobStatus) -> Tuple[List[str], bool]:
 
 
 def _read_logs(status: JobStatus, paths: Sequence[str], runs: Runs) -> List[LogTail]:
-    """Return the ends of a job's logs; of the output, only what its last run wrote."""
+    """Return the ends of a job's logs, without what its earlier runs wrote."""
     if is_launch_failure(status) or not (began(status) or status.state == UNKNOWN):
         return []  # a log of that name would be another job's
     begin = runs.runs[-1].begin if runs.runs else 0
-    return [read_tail(path, begin=begin if path == paths[0] else 0) for path in paths]
+    output = [read_tail(path, begin=begin) for path in paths[:1]]
+    errors = [_without_earlier_runs(read_tail(path), runs) for path in paths[1:]]
+    return [*output, *errors]
+
+
+_SRUN_REPORT = re.compile(r"srun: error: \S+: tasks? \S+: Exited with exit code (\d+)")
+
+
+def _without_earlier_runs(errors: LogTail, runs: Runs) -> LogTail:
+    """Return an error log from the end of the last run but one, if srun has reported that end.
+
+    Only the output has lines that say where a run begins.
+    """
+    if not runs.runs:
+        return errors
+    *earlier, last = runs.runs
+    earlier_codes = {run.code for run in earlier} - {last.code}
+    for place in range(len(errors.lines), 0, -1):
+        report = _SRUN_REPORT.match(errors.lines[place - 1])
+        if report and int(report[1]) in earlier_codes:
+            return replace(errors, lines=errors.lines[place:], head=())
+    return errors
 
 
 def _ask_queue(status: JobStatus) -> Tuple[QueueJob, ...]:

@@ -172,7 +172,7 @@ def parse_size(text: str, unit: str = " ") -> Optional[float]:
     """Parse ``114168K``, ``1.5G`` as bytes, or None. unit: for text without one (" ": bytes)."""
     number = text.rstrip("KMGTP")
     unit = text[len(number) :] or unit
-    # float() would read 1e9 and nan.
+    # Only digits and a point: float() would read 1e9 and nan.
     if len(unit) > 1 or None in map(count, number.split(".", 1)):
         return None
     return float(number) * 1024.0 ** " KMGTP".index(unit)

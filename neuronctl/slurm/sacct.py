@@ -168,7 +168,7 @@ def _ask_in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJ
     result = run([*argv, *_between(begin, end)])
     if result.returncode == 0:
         return parse_sacct(whole_output(result))
-    if _TOO_WIDE not in result.stderr or end - begin < 3600:
+    if _TOO_WIDE not in result.stderr or end - begin < 3600:  # shorter periods do not help
         raise failure(result)
     middle = (begin + end) // 2
     jobs = [*_ask_in_parts(argv, begin, middle), *_ask_in_parts(argv, middle, end)]

@@ -340,7 +340,7 @@ def _parse_script(text: str, header: Header) -> ScriptFacts:
     shell = read_shell(parsed, job_variables(header))
     exits = [call.place.line for call in shell.commands if call.name == "exit" and call.sure]
     # bash does not read beyond an exit.
-    is_read = broken is not None and not (exits and min(exits) < broken.place.line)
+    is_behind_exit = broken is not None and any(line < broken.place.line for line in exits)
     ends = [header.left_out, shell.left_out]
     if parsed != checked:
         ends.append(parsed.count("\n") + 1)
@@ -349,7 +349,7 @@ def _parse_script(text: str, header: Header) -> ScriptFacts:
         header,
         shell,
         plan=None,
-        unreadable=broken if is_read else None,
+        unreadable=None if is_behind_exit else broken,
         left_out=min(filter(None, ends), default=0),  # the first line that is not read; 0: all are
         read_program=partial(program_text, header.value("chdir") or ""),
     )

@@ -91,10 +91,7 @@ def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[JobOr
 def _raise_failures(
     outcomes: Sequence[Outcome], refused: Mapping[str, str], unknown: Sequence[JobOrName]
 ) -> None:
-    """Raise an error if scancel refused a job, or if a job is unknown or another cluster's.
-
-    refused: scancel's messages by job id. unknown: typed ids and names that no job has.
-    """
+    """Raise an error if a job was refused, is another cluster's, or unknown; refused: messages."""
     if refused:
         refusals = "; ".join(f"{job}: {message}" for job, message in refused.items())
         raise SlurmRefusedError(f"scancel refused the request: {refusals}")

@@ -103,10 +103,7 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
 
 
 def _texts(files: Sequence[str]) -> Dict[str, str]:
-    """Return the text of each script, by name; say which files in a folder are unreadable.
-
-    Raises UsageError for a file that cannot be read, and for a folder without batch scripts.
-    """
+    """Return the text of each script, by name; say which files in a folder are unreadable."""
     texts: Dict[str, str] = {}
     for file in dict.fromkeys(files):
         unreadable: List[OSError] = []
@@ -124,10 +121,7 @@ def _texts(files: Sequence[str]) -> Dict[str, str]:
 def _fix(
     texts: Mapping[str, str], check: Callable[[str, str], JudgedScript], write: bool
 ) -> List[JudgedScript]:
-    """Show the fixes as a diff, or with ``write`` apply them; return the scripts as they are then.
-
-    check: judges a script of this name and text.
-    """
+    """Show the fixes as a diff, or with ``write`` apply them; return the resulting scripts."""
     # Without ``write``, standard output has only the diff.
     tell: Callable[[str], None] = print_line if write else notify
     fixable_count = 0

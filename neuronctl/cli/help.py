@@ -121,10 +121,7 @@ def _parts(file: str) -> List[Tuple[str, str]]:
 
 
 def _section(topic: str, parts: List[Tuple[str, str]], section: str) -> str:
-    """Return the section whose heading contains a text; for "", the page's beginning and headings.
-
-    parts: the page's headings and texts. Raises UsageError if no heading contains it.
-    """
+    """Return the section whose heading contains ``section``; for "", the page's beginning."""
     (title, introduction), *sections = parts
     if not section:
         listed = "\n".join(_list_item(topic, heading) for heading, _ in sections)
@@ -146,9 +143,8 @@ def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
     patterns = [_word_pattern(word) for word in words if len(word) > 2 or not word.isascii()]
     rows = _sections_with(patterns, pages)
     causes = _causes_with(patterns) if patterns else []
-    if rows and causes:
-        rows.append("")
     if causes:
+        rows += [""] if rows else []
         rows += ["What a log with such a line means:", "", *causes[:_MOST_CAUSES], ""]
     if rows:
         return "\n".join([f"# {' '.join(words)}", "", *rows])

@@ -95,10 +95,7 @@ def _arguments(record: JobRecord) -> str:
 
 
 def _metrics(states: States, pattern: str) -> Dict[str, str]:
-    """Return the last metric in the logs of each job or task, by its id; "" without one.
-
-    pattern: matches the metric; "": the usual pattern, METRIC.
-    """
+    """Return the last metric in the logs of each job, by its id; pattern: "" for the usual one."""
     from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(pattern)

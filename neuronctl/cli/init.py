@@ -64,7 +64,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     requested = {**defaults, **options_layer(options, words).values}
     program = JobRequest(script=requested["script"], args=requested.get("args", ()), chdir=chdir)
     _refuse_batch_script(program)
-    derived = _derive_partition_and_gpus(requested, cluster)
+    derived = _derive_size(requested, cluster)
     derived.update(_ask_comment_codes(program, cluster, requested))
     environment, advice = software(any(name in requested for name in _SOFTWARE), program)
     derived.update(environment)
@@ -117,9 +117,7 @@ def _judge_and_patch(planned: PlannedJob) -> str:
     return patch_advice
 
 
-def _derive_partition_and_gpus(
-    requested: Mapping[str, Any], cluster: Cluster
-) -> Dict[str, Derived]:
+def _derive_size(requested: Mapping[str, Any], cluster: Cluster) -> Dict[str, Derived]:
     """Return the partition and the GPUs per node that the user did not request."""
     derived: Dict[str, Derived] = {}
     partition = requested.get("partition")
@@ -139,10 +137,7 @@ def _derive_partition_and_gpus(
 
 
 def _ask(question: str, noun: str, choices: Sequence[str], default: Optional[str]) -> Optional[str]:
-    """Ask until the answer is one of the choices, or anything if there are none.
-
-    Without a terminal, return the default.
-    """
+    """Ask until the answer is one of the choices, if any; without a terminal, take the default."""
     # With '| patch', standard output is no terminal: patch must get nothing but the change.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return default
@@ -208,10 +203,7 @@ def _refuse_batch_script(program: JobRequest) -> None:
 def _ask_comment_codes(
     program: JobRequest, cluster: Cluster, requested: Mapping[str, Any]
 ) -> Dict[str, Derived]:
-    """Return the codes of field and application that the site requires in a job's comment.
-
-    They come from the user's answers, or from the program's imports.
-    """
+    """Return the codes that a job's comment needs, from the user or the program's imports."""
     comment = cluster.policy.comment
     if not comment.required or requested.get("comment") is not None:
         return {}

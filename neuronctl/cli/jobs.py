@@ -98,10 +98,7 @@ def raise_if_silent(answer: Found) -> None:
 
 
 def parse_state(text: str, states: Iterable[str] = STATES, which: str = "of a job") -> str:
-    """Return Slurm's full name of a state such as ``pd``; raise UsageError if it is not allowed.
-
-    states: the allowed ones, which ``which`` describes in the error.
-    """
+    """Return the full name of a state such as ``pd``; which: describes ``states`` in errors."""
     typed = text.strip().upper()
     full_names = {state.short: state.name for state in STATES.values() if state.short}
     name = full_names.get(typed, typed)

@@ -49,10 +49,7 @@ def add_values(command: click.Command) -> None:
 def _offer(
     parameter: click.Parameter, context: click.Context, incomplete: str
 ) -> List[CompletionItem]:
-    """Return the completions of the word that the user has begun.
-
-    In a list (``a,b``), and in ``afterok:7``, only the last part is completed.
-    """
+    """Complete the word that the user has begun; of ``a,b`` or ``afterok:7``, the last part."""
     metavar = (parameter.metavar or "").strip("[].").split(" ")[0]
     items = [CompletionItem(incomplete, type=_PATHS[metavar])] if metavar in _PATHS else []
     if isinstance(parameter, click.Option):

@@ -101,10 +101,7 @@ def command(
 
 
 def _print_json(id: JobId, paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
-    """Print a job's logs as JSON; return False if there is none.
-
-    paths: of standard output and standard error, which may be the same.
-    """
+    """Print a job's logs as JSON; return False if there is none. The paths may be the same."""
     logs = []
     for path in dict.fromkeys(paths[1:] if only_err else paths):
         sink = io.BytesIO()

@@ -162,8 +162,7 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
     """Return the jobs of a pipeline ``NAME``, or the one job of ``NAME-JOB``.
 
     Of a pipeline, return those that failed, or else those that are not done. Jobs that were not
-    submitted or did not run have no id: return a sentence about each instead. Return None if the
-    word names neither.
+    submitted or did not run have no id: return a sentence about each instead. None: no pipeline.
     """
     match = _find_pipeline(word)
     if match is None:
@@ -243,7 +242,5 @@ def resubmit_failed(name: str, words: Sequence[str], options: Mapping[str, Any])
     from neuronctl.pipelines.pipeline_actions import go_on
 
     names = go_on(name, notify)
-    if names:
-        print_line(f"again: {', '.join(names)}")
-    else:
-        print_line("none of its jobs has failed or been left out so far")
+    nothing = "none of its jobs has failed or been left out so far"
+    print_line(f"again: {', '.join(names)}" if names else nothing)

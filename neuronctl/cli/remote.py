@@ -11,15 +11,9 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.cli import COMMANDS, HERE, SHELLS, run_here
 from neuronctl.cli.say import notify, say
+from neuronctl.common import errors
 from neuronctl.common.console import print_json, printable
-from neuronctl.common.errors import (
-    INTERRUPTED,
-    ConnectionLostError,
-    RecordError,
-    SlurmUnavailableError,
-    UsageError,
-    did_you_mean,
-)
+from neuronctl.common.errors import INTERRUPTED, ConnectionLostError, UsageError, did_you_mean
 from neuronctl.common.files import read_private, write_private
 from neuronctl.common.shell import join
 from neuronctl.common.words import amount, counted
@@ -34,8 +28,9 @@ _ABOUT_JOBS = ("status", "retry", "cancel", "logs", "add", "rm", "connect", "lis
 """What follows ``sweep`` or ``serve`` and needs no project."""
 
 _KILLED_THERE = 255  # ssh's exit code if a signal ended the command on the cluster
-_UNSURE = (SlurmUnavailableError.exit_code, RecordError.exit_code, INTERRUPTED, 128 + 9, 128 + 15)
-"""Exit codes after which a job may have been accepted; the last two: by KILL or TERM."""
+_UNSURE = {error.exit_code for error in (errors.SlurmUnavailableError, errors.RecordError)}
+_UNSURE |= {INTERRUPTED, 128 + 9, 128 + 15}  # 9: KILL, 15: TERM
+"""Exit codes after which a job may have been accepted."""
 
 _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
 """Variables of this machine that a command on the cluster gets."""
@@ -191,10 +186,7 @@ def _read_environment() -> Dict[str, str]:
 
 
 def _run_on(remote: Remote, call: Call) -> int:
-    """Run a command line on a cluster; return the exit code.
-
-    A submission gets a key, so that it can be repeated if the connection is lost.
-    """
+    """Run a command line on a cluster, a submission with a key; return the exit code."""
     if call.sends:
         try:
             _send(remote, call)
@@ -229,17 +221,15 @@ def _run_on(remote: Remote, call: Call) -> int:
 
 def _with_json(words: Sequence[str]) -> Tuple[str, ...]:
     """Return ``serve`` or ``serve connect`` with --json, so that its answer can be read here."""
-    names, arguments = words[:1], words[1:]
-    if arguments and arguments[0] == "connect":
-        names, arguments = words[:2], words[2:]
-    return (*names, "--json", *arguments)
+    is_connect = len(words) > 1 and words[1] == "connect"
+    name_length = 2 if is_connect else 1
+    return (*words[:name_length], "--json", *words[name_length:])
 
 
 def _reads_script(call: Call) -> bool:
     """Return True if sbatch reads the script from standard input."""
     if call.command != "sbatch":
         return False
-    # Otherwise a word names the script, or is its text.
     return not any(word.startswith("--wrap") or os.path.isfile(word) for word in call.words[1:])
 
 
@@ -296,10 +286,7 @@ def _describe_loss(remote: Remote, call: Call, error: BaseException) -> Connecti
 
 
 def _run_on_all(names: Sequence[str], call: Call) -> int:
-    """Run a read-only command on several clusters; return the first exit code that is not 0.
-
-    The answers follow each other, each under its cluster's name; with --json, they are one object.
-    """
+    """Run a read-only command on several clusters; return the first exit code that is not 0."""
     from neuronctl.remote.host import write_all
     from neuronctl.remote.python_remote import read_answer, run_command
 

@@ -37,7 +37,6 @@ from neuronctl.tracking.lookup import mine
 _MOST = 16
 """Rows of a table: the least used GPUs, or the jobs that took most."""
 _NAME, _LINE = 20, 50  # characters of a job's name, and of a GPU's line over time
-_JOULES_PER_KWH = 3.6e6
 
 
 @click.command("report")
@@ -220,8 +219,8 @@ def _list_sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
         ("samples", "; ".join(samples)),
     ]
     joules = sum((gpu.power or 0) * node.seconds for node in job.nodes for gpu in node.gpus)
-    if joules:
-        rows.append(("energy", f"{joules / _JOULES_PER_KWH:.2f} kWh of the GPUs that report it"))
+    if joules:  # 3.6e6 of them are 1 kWh
+        rows.append(("energy", f"{joules / 3.6e6:.2f} kWh of the GPUs that report it"))
     return rows
 
 

@@ -165,7 +165,7 @@ def _make_body(recipe: Recipe, words: Sequence[str]) -> str:
 
 def _make_setup(recipe: Recipe, settings: Settings) -> List[str]:
     """Return the lines that the batch shell runs before the launch."""
-    umask = os.umask(0o077)  # only by setting it, it can be read
+    umask = os.umask(0o077)  # which returns the old one
     os.umask(umask)
     program = _name_program(_read_program(settings))
     _, _, digest = program.partition("-")

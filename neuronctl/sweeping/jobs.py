@@ -69,16 +69,16 @@ def submit_workers(
     submit_job(). If there is no room, or with ``dry_run``, return [].
     """
     settings = sweep.settings
-    workers, all_workers = (0, 0) if dry_run else _count_workers(sweep, sizes)  # in the queue
+    queued, all_queued = (0, 0) if dry_run else _count_workers(sweep, sizes)
     task_plan = plan_task(settings, sizes)
     planned = _plan(settings, _make_layer(sweep, task_plan))
-    room = min(_count_room(planned), (settings.jobs or _MOST) - all_workers)
-    wanted = math.ceil(task_count / settings.side_by_side) - workers
+    room = min(_count_room(planned), (settings.jobs or _MOST) - all_queued)
+    wanted = math.ceil(task_count / settings.side_by_side) - queued
     # Without a job in the queue, one is submitted even so: if it is refused, Slurm says why.
-    if all_workers and min(room, wanted) <= 0:
-        message = f"{counted(all_workers, 'job')} in the queue, and room for {max(0, room)} more"
+    if all_queued and min(room, wanted) <= 0:
+        message = f"{counted(all_queued, 'job')} in the queue, and room for {max(0, room)} more"
         # If jobs for these sizes are queued, they will also take these tasks.
-        later = "" if workers else f": 'neuronctl sweep retry {sweep.name}' once there is room"
+        later = "" if queued else f": 'neuronctl sweep retry {sweep.name}' once there is room"
         reporter.tell(f"{message}; {counted(task_count, 'task')} to do{later}")
         return []
     worker_dir = copy_worker(sweep.folder, dry_run=dry_run)
@@ -117,8 +117,8 @@ def _make_jobs(
     if count == 1 or _is_chain(planned):
         return [_with_worker(planned, sweep, task_plan, sizes, worker_dir)] * count
     array = _plan(sweep.settings, _make_layer(sweep, task_plan), array=f"1-{count}")
-    array = replace(array, snapshot=planned.snapshot)  # Slurm's answers hold for both
-    return [_with_worker(array, sweep, task_plan, sizes, worker_dir)]
+    judged_array = replace(array, snapshot=planned.snapshot)  # Slurm's answers hold for both
+    return [_with_worker(judged_array, sweep, task_plan, sizes, worker_dir)]
 
 
 def _is_chain(planned: PlannedJob) -> bool:

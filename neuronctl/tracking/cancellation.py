@@ -112,10 +112,10 @@ def cancel(targets: Mapping[JobId, Sequence[JobStatus]]) -> Dict[str, str]:
     No later run of a job with --until-done may begin: of a chain, the job that waits is cancelled
     first, and what the script submits or requeues meanwhile is cancelled too. Raises SlurmError.
     """
-    plain = [id for id, jobs in targets.items() if not _may_run_again(id, jobs)]
-    refused = scancel(plain) if plain else {}
+    one_run_ids = [id for id, jobs in targets.items() if not _may_run_again(id, jobs)]
+    refused = scancel(one_run_ids) if one_run_ids else {}
     for id, (status, *_) in targets.items():
-        if id not in plain:
+        if id not in one_run_ids:
             run_id = JobId(status.job_id) if status.is_later_run else id
             messages = _cancel_all_runs(run_id, status)
             refused.update({str(id): message for message in messages.values()})
@@ -134,7 +134,7 @@ def _cancel_all_runs(id: JobId, status: JobStatus) -> Dict[str, str]:
     for attempt in range(_ATTEMPTS):
         chain = read_chain(status.record)
         ids = [id] if chain is None else list(jobs_to_end(chain, squeue(user=str(os.getuid()))))
-        if ids or attempt == 0:
+        if ids or attempt == 0:  # at first, even if the queue does not show the job
             refused = scancel(ids or [id])
         if status.state == PENDING:  # no script ran that could begin another run
             break

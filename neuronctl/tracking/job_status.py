@@ -142,7 +142,7 @@ def merge(
     """Merge everything about one job id: one status, or for an array one per task, in order.
 
     queue, accounting: the rows of this job id. absent: why a job that only the record knows could
-    not be found elsewhere. Empty if nothing is known.
+    not be found elsewhere. Return () if nothing is known.
     """
     if record is not None and _id_was_reused(record, [*queue, *accounting]):
         record = None  # show the job that has the id now
@@ -200,9 +200,10 @@ def _distinct(
     """
     listed_ids = [row.id for row in queue if row.id.task is not None or row.id.tasks is not None]
     listed_ids += [row.id for row in accounting if row.id.task is not None]
-    array = next((row.id for row in accounting if row.id.tasks is not None), None)
     if record is not None and record.job_id is not None and record.array is not None:
-        array = JobId(record.job_id, tasks=record.array)
+        array: Optional[JobId] = JobId(record.job_id, tasks=record.array)
+    else:
+        array = next((row.id for row in accounting if row.id.tasks is not None), None)
 
     queue_rows = []
     for row in queue:

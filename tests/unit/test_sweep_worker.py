@@ -255,7 +255,7 @@ def test_a_worker_waits_for_one_that_may_be_dying(
     made = supplied(folder)
     assert made.next_key() is None and made.waits
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + supply.SILENCE + supply.HOLD)
+    monkeypatch.setattr(time, "monotonic", lambda: now + supply.SILENCE + supply.LOOK)
     assert made.next_key() == (1, 2)
 
 

@@ -108,17 +108,17 @@ class Pipeline:
         return os.path.exists(self.folder + "/stopped")
 
     def look(self, final: str = "") -> Optional[Queue]:
-        """Set the states, in the order of the jobs; return the queue, or None if it is not known.
+        """Set the states, in the order of the jobs; return the queue, None if all jobs have ended.
 
         The ids are read before the queue, and the ends after it, so that a job with an id that is
         not in the queue has ended, and has recorded its end if it could. A failed job that is still
         in the queue is active, because Slurm may requeue it. final: the job that Slurm will not
-        requeue; "": none.
+        requeue; "": it may requeue any. The queue is also None if Slurm does not answer.
         """
         self.begun = sorted(files.list_names(self.folder + "/begun"))
         again = [name.rpartition(".")[0] for name in files.list_names(self.folder + "/again")]
         keys = {job.name: f"{job.name}.{1 + again.count(job.name)}" for job in self.jobs}
-        ends: Dict[str, State] = {}
+        ends: Dict[str, State] = {}  # as recorded
         last_states: Dict[str, State] = {}  # of jobs that do not begin again
         for job in self.jobs:
             end = self._read_end(job, keys[job.name])
@@ -136,7 +136,7 @@ class Pipeline:
         for job in self.jobs:
             key = keys[job.name]
             state = last_states.get(job.name) or self._queued_state(key, ids[job.name], queue)
-            if state.state == FAILED:
+            if state.state == FAILED:  # it may have recorded its end meanwhile
                 state = self._read_end(job, key) or state
             self.states[job.name] = state
         active = queue.states if queue is not None else {}

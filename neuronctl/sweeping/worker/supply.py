@@ -30,8 +30,9 @@ class Options(NamedTuple):
 QUICK = 3  # seconds within which a failure is immediate
 SILENCE = 30  # seconds without a sign of life after which a worker counts as dead
 VERDICT = 300  # seconds that a suspect node waits for other nodes to try its tasks
-HOLD = 60  # seconds to wait for a first success; seconds between looks for tasks to run again
-SOON = 5  # seconds between these looks if another worker may be dying
+HOLD = 60  # seconds to wait for a first success
+LOOK = 60  # seconds between looks for tasks to run again
+SOON = 5  # the same if another worker may be dying
 
 
 class Supply:
@@ -44,7 +45,7 @@ class Supply:
         self.mine: List[int] = []  # the numbers of the tasks of this job's sizes
         self.index = 0  # the place of the next task in ``mine``
         self.again: List[Key] = []  # attempts to run before other tasks
-        self.marks = 0  # number of files that request another attempt
+        self.request_files = 0  # number of files that request another attempt, at the last look
         self.look_at = 0.0  # when to look for tasks to run again
         self.waits = False  # whether another worker may be dying
         self.beats: Dict[str, Tuple[bytes, float]] = {}  # by worker: sign of life, when it came
@@ -64,9 +65,9 @@ class Supply:
         if self.index >= len(self.mine):
             self.read_tasks()
         # 'sweep retry' requests attempts, and so does a suspect node that waits for this one.
-        marks = len(files.list_names(f"{self.folder}/again"))
-        if marks != self.marks:
-            self.marks = marks
+        request_files = len(files.list_names(f"{self.folder}/again"))
+        if request_files != self.request_files:
+            self.request_files = request_files
             self.again = self.list_undone(begun_only=True)
         if self.again:
             return self.again.pop(0)
@@ -82,7 +83,7 @@ class Supply:
         if time.monotonic() < self.look_at:
             return None
         self.again = self.list_undone()
-        self.look_at = time.monotonic() + (SOON if self.waits else HOLD)
+        self.look_at = time.monotonic() + (SOON if self.waits else LOOK)
         return self.again.pop(0) if self.again else None
 
     def _is_taken(self, index: int) -> bool:
@@ -167,7 +168,7 @@ class Supply:
         self.trial = (self.quick, time.monotonic() + VERDICT)
         self.quick = []
         self.again = []
-        self.marks = 0  # next_key() then lists the attempts anew
+        self.request_files = 0  # next_key() then lists the attempts anew
 
     def check_trial(self) -> None:
         """End the trial of this node if other nodes have tried its tasks; mark it if it is bad.

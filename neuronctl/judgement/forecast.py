@@ -20,7 +20,7 @@ from neuronctl.slurm.scontrol import node_names
 
 
 def find_outcomes(nodes: NodeSearch, faults: Mapping[str, NodeFault]) -> Iterator[Outcome]:
-    """Yield what Slurm may do with a plan; waits in the order in which Slurm reports reasons."""
+    """Yield a plan's refusals, doubts, and waits; the waits in the order of Slurm's reasons."""
     on_cluster = nodes.on_cluster
     yield from check_start_conditions(on_cluster)
     partition = on_cluster.partition

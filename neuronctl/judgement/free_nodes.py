@@ -124,7 +124,7 @@ def _find_node_doubt(on_cluster: PlanOnCluster) -> Optional[Doubt]:
 
 
 def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
-    """Yield the wait for nodes, or the doubt whether the job may have those with room."""
+    """Yield the wait or refusal for want of nodes, or the doubt whether the job gets free nodes."""
     on_cluster, is_spread = search.on_cluster, search.on_cluster.needs.is_spread
     if search.doubt is not None:
         yield search.doubt
@@ -189,7 +189,7 @@ def _refuse_size(search: NodeSearch) -> Outcome:
 
 
 def _describe_share(on_cluster: PlanOnCluster, *, with_memory: bool) -> str:
-    """Return what the job needs on each node, in words; of a spread job, what it needs in total."""
+    """Return in words what the job needs on each node, or, if it is spread, on all together."""
     needs, plan = on_cluster.needs, on_cluster.plan
     gpus, cores = plan.gpus_per_node, counted(plan.cores_per_node, "core")
     if needs.is_spread:

@@ -87,7 +87,7 @@ class Judgement:
         return _conclude_with_room(nodes)
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
-        """Return the judgement with other findings; those about waits stay."""
+        """Replace the findings of the judgement, except those about waits; return the result."""
         waits = tuple(finding for finding in self.findings if finding.waits)
         others = tuple(finding for finding in findings if not finding.waits)
         return replace(self, findings=_put_errors_first((*others, *waits)))

@@ -117,7 +117,7 @@ def _may_concern(limit: Limit, on_cluster: PlanOnCluster) -> bool:
 
 
 def count_room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
-    """Return how many more such jobs the user may submit now; None: no limit is known.
+    """Return how many more jobs like this one the user may submit now; None: no limit is known.
 
     The catalog's limit counts if Slurm does not tell its own.
     """
@@ -175,12 +175,10 @@ def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         yield Finding(f"{words} ({limit.named})", hint, source, code="NC501")
         return
     if limit.about.per == Per.USER:
-        words = f"you have {counted(used, 'job')} in the queue and may have {figure}"
+        who_has, counting = "you have", ""
     else:
-        words = (
-            f"{_name_group(limit)} has {counted(used, 'job')} in the queue and may have {figure}"
-        )
-        words += ", counting all its users"
+        who_has, counting = f"{_name_group(limit)} has", ", counting all its users"
+    words = f"{who_has} {counted(used, 'job')} in the queue and may have {figure}{counting}"
     if tasks > 1:
         hint = f"split it: {counted(figure, 'task')} may be in the queue, {max(0, figure - used)} "
         hint += "more now; or let as few jobs do all tasks: 'neuronctl help sweeps'"

@@ -58,7 +58,7 @@ class Candidate:
 
     @property
     def verdict(self) -> Verdict:
-        """Return what would happen to the job here; not known if it has a general error."""
+        """Return what would happen to the job here; NOT_KNOWN if it has a general error."""
         has_general_error = self.judgement.refusals and self.fits
         return Verdict(NOT_KNOWN, "") if has_general_error else self.judgement.verdict
 

@@ -141,7 +141,7 @@ class PlanOnCluster:
 
         limits = [limit for limit in partition_limits if _LIFTED.get(limit.kind) not in flags]
         limited: Set[Tuple[str, str]] = set()  # the (kind, TRES) that a QOS limits
-        factor: Optional[float] = None
+        factor: Optional[float] = None  # LimitFactor of the first QOS that has one
         for qos in filter(None, every_qos):
             of_all_jobs = (group.limits for group in qos_groups(qos.name, groups) if group.is_whole)
             new_limits = [
@@ -186,7 +186,7 @@ class PlanOnCluster:
 
     @cached_property
     def needs(self) -> Needs:
-        """Return what the job needs of nodes, with Slurm's defaults."""
+        """Return what the job requires of its nodes, with Slurm's defaults."""
         partition = self.partition
         needs = slurm_needs(self.plan)
         if partition is None:
@@ -403,7 +403,7 @@ class PlanOnCluster:
 
 
 def _count_free_shares(group: NodeGroup, gpus: int) -> Tuple[Dict[str, int], int]:
-    """Return what each node has free of other generic resources, and how many of ``gpus``.
+    """Return each node's other free generic resources by name, and how many of ``gpus`` are free.
 
     The shards of a job are all on one GPU, and Slurm fills one GPU after the other (22.05.8).
     """

@@ -87,7 +87,7 @@ def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     name, reservations = on_cluster.plan.request.reservation, on_cluster.snapshot.reservations
     is_hidden = "reservations" in on_cluster.snapshot.figures.config.private
     if name is None or "," in name or reservations is None or is_hidden:
-        return
+        return  # none is requested, or Slurm does not tell which exist
     reservation = _find_requested(on_cluster)
     if reservation is None:
         names = ", ".join(reservation.name for reservation in reservations) or "none"

@@ -125,7 +125,7 @@ def _check_numbers(on_cluster: PlanOnCluster) -> Iterator[Finding]:
 
 
 def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
-    """Return the ids of the jobs that the plan depends on, also those whose tasks it names."""
+    """Return the ids of the jobs that the plan depends on; for a task, that of its array."""
     text = plan.request.dependency or ""
     ids = re.findall(r"(?:^|[:,?]) ?(\d{1,10})(?!\d)", text, re.ASCII)
     return tuple(dict.fromkeys(map(int, ids)))

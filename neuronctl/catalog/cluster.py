@@ -358,7 +358,7 @@ class Cluster:
         return partition if limiting_qos is None else limiting_qos.limited(partition)
 
     def price_in(self, partition: str) -> Price:
-        """Return the prices of a partition; those of the cluster if it is not known."""
+        """Return the prices of a partition; the cluster's if the partition is not known."""
         return self.partitions[partition].price if partition in self.partitions else self.price
 
     def cores_per_gpu(self, partition: Partition) -> Optional[int]:

@@ -20,36 +20,36 @@ Data = Dict[str, Any]
 def draft_catalog(figures: ClusterFigures, date: str, below: Optional[Catalog] = None) -> str:
     """Return the text of a catalog file. date: when Slurm was queried (2026-08-12).
 
-    below: the catalog over which the file is laid; what it sets for this cluster, and Slurm does
-    not have, is removed. What Slurm does not report (comments, submit directories, modules) is left
-    for a person to add.
+    below: the catalog over which the file is laid; the file removes what it sets for this cluster
+    and Slurm does not have. A person has to add what Slurm does not report (comments, submit
+    directories, modules).
     """
     slurm_name = figures.config.cluster
     clusters = below.clusters.values() if below is not None else ()
-    # This cluster's entry in the catalog below.
-    lower = next((cluster for cluster in clusters if is_cluster(cluster, slurm_name)), None)
+    cluster_below = next((cluster for cluster in clusters if is_cluster(cluster, slurm_name)), None)
     valid_name = re.sub(r"[^A-Za-z0-9._-]", "-", slurm_name) or "cluster"
-    name = valid_name if lower is None else lower.name
+    name = valid_name if cluster_below is None else cluster_below.name
     cluster: Data = {
-        "title": valid_name if lower is None else lower.title,
+        "title": valid_name if cluster_below is None else cluster_below.title,
         "source": f"Slurm {figures.config.version}: scontrol, sacctmgr",
         "date": date,
         "evidence": {"partitions": "slurm", **({"qos": "slurm"} if figures.qos else {})},
     }
-    if lower is None and name != slurm_name:
+    if cluster_below is None and name != slurm_name:
         cluster["slurm_cluster_names"] = [slurm_name]
 
     default = next((site.name for site in figures.partitions if site.default), None)
-    if default is not None or (lower is not None and lower.default_partition is not None):
+    has_default_below = cluster_below is not None and cluster_below.default_partition is not None
+    if default is not None or has_default_below:
         cluster["default_partition"] = default
     # A partition named "auto" is left out: `-p auto` means that neuronctl chooses.
     sites = [site for site in figures.partitions if site.name != "auto"]
     partitions: Data = {site.name: _draft_partition(site, figures) for site in sites}
     every_qos: Data = {qos.name: _draft_qos(qos, figures) for qos in _list_qos_of_jobs(figures)}
-    if lower is not None:  # null removes what Slurm does not have
-        partitions.update((name, None) for name in lower.partitions if name not in partitions)
+    if cluster_below is not None:  # null removes what Slurm does not have
+        partitions.update((key, None) for key in cluster_below.partitions if key not in partitions)
         if figures.qos is not None:
-            every_qos.update((name, None) for name in lower.qos if name not in every_qos)
+            every_qos.update((key, None) for key in cluster_below.qos if key not in every_qos)
 
     cluster["partitions"] = partitions
     if every_qos:
@@ -132,7 +132,7 @@ def _draft_user_limits(qos: SlurmQos) -> Dict[str, int]:
 
 
 def _list_qos_of_jobs(figures: ClusterFigures) -> List[SlurmQos]:
-    """Return the QOS that a job may name, without those of partitions only."""
+    """Return the QOS that a job may name; leave out those that only partitions have."""
     of_partitions = [figures.qos_named(site.qos) for site in figures.partitions if site.qos]
     of_user = {name.lower() for row in figures.associations for name in row.qos}
     every = figures.qos or ()

@@ -116,7 +116,7 @@ def _pattern(value: object) -> Any:
 
 
 def _form(pattern: str, hint: str, read: Reader = _text) -> Reader:
-    """Return the reader of a text of this form, or of a list of such texts; "" is none."""
+    """Return the reader of a text of this form, or of a list of such texts; "" is allowed, too."""
 
     def read_form(value: object) -> object:
         result = read(value)

@@ -84,7 +84,7 @@ def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
 
 
 def make_snapshot(snapshot: CodeSnapshot) -> None:
-    """Make the copy, or what is missing of it; raise RecordError if it cannot be written."""
+    """Copy the code, or what the copy still lacks; raise RecordError if it cannot be written."""
     try:
         modules = _copy_files(snapshot)
         _link_others(snapshot, modules)

@@ -65,7 +65,7 @@ def changed_values(first: RecordDraft, second: RecordDraft, *, code: bool) -> Li
 
 
 def _values(draft: RecordDraft, *, code: bool) -> Dict[str, str]:
-    """Return a job's values by name: those requested, decided, and with ``code`` its code."""
+    """Return a job's values by name: requested and decided ones, and with ``code`` its code."""
     decided = {name: value for name, value, *_ in draft.decisions}
     return {**_requested(draft), **decided, **(recorded_code(draft) if code else {})}
 
@@ -76,11 +76,11 @@ def _requested(draft: RecordDraft) -> Dict[str, str]:
     lists["arguments"] = lists.pop("args", ())
     lists["env"] = ["=".join(pair) for pair in lists.get("env", ())]
     texts_by_name = {}
-    longs = {option.field: option.long for option in OPTIONS}
+    long_names = {option.field: option.long for option in OPTIONS}
     for name, value in lists.items():
         words = value if isinstance(value, (list, tuple)) else [value]
         texts = [word if isinstance(word, str) else json.dumps(word) for word in words]
-        texts_by_name[longs.get(name, name.replace("_", "-"))] = join(hide_in_words(texts))
+        texts_by_name[long_names.get(name, name.replace("_", "-"))] = join(hide_in_words(texts))
     return texts_by_name
 
 

@@ -124,7 +124,7 @@ class JobRecord:
 
     @property
     def draft(self) -> RecordDraft:
-        """Return what was known before sbatch ran; raise RecordError if it is damaged."""
+        """Return what was known before sbatch ran; raise RecordError if the record is damaged."""
         shared = {name: getattr(self, name) for name in _SHARED}
         try:
             return restore(RecordDraft, {**self.rest, **shared})
@@ -169,7 +169,7 @@ _SHARED = tuple(name for name in RecordDraft.__annotations__ if name in JobRecor
 
 
 def draft_fields(draft: RecordDraft) -> Dict[str, Any]:
-    """Return a draft's values as those of a JobRecord."""
+    """Return a draft's values by the names of JobRecord's fields."""
     rest = asdict(draft)
     shared = {name: rest.pop(name) for name in _SHARED}
     return {**shared, "rest": rest}

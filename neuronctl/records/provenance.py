@@ -85,7 +85,7 @@ def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Pr
 
 
 def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
-    """Return what has changed in a job's code between two times, one line each."""
+    """Return what has changed in a job's code from ``then`` to ``now``, one line each."""
     lines: List[str] = []
     if then.git_commit not in ("", now.git_commit):
         now_at = f" and is now at {now.git_commit[:12]}"

@@ -121,10 +121,11 @@ class Recovery:
         elif accounting.off and not accounting.disabled:
             outcome = f"{accounting.off}, so it is unknown whether the job reached Slurm"
         else:
-            outcome = "it never reached Slurm: neither squeue nor sacct lists the job"
             if accounting.disabled:
                 outcome = "slurmctld does not list the job, and accounting is disabled, so there "
                 outcome += "is no way to tell whether it ran"
+            else:
+                outcome = "it never reached Slurm: neither squeue nor sacct lists the job"
             self.store.failed(record.key, outcome)
             del self.open[record.key]
         self.notes.append(f"the submission of {_name(record)} was interrupted; {outcome}")
@@ -224,8 +225,9 @@ def _is_same(one: RecordDraft, other: RecordDraft) -> bool:
     scripts = {one.script, other.script}
     if one.command_line == other.command_line:
         scripts = {re.sub("(?m)^#SBATCH --(partition|exclude)=.*", "", text) for text in scripts}
-    places = {(draft.sbatch, draft.cwd, draft.submit_dir) for draft in (one, other)}
-    return len(scripts) == len(places) == 1
+    commands = {(draft.sbatch, draft.cwd, draft.submit_dir) for draft in (one, other)}
+    has_same_script, has_same_command = len(scripts) == 1, len(commands) == 1
+    return has_same_script and has_same_command
 
 
 def _name(record: JobRecord) -> str:

@@ -171,7 +171,7 @@ class RecordStore:
         return next(filter(None, map(self._read, names)), None)
 
     def find(self, job_ids: Iterable[int], cluster: Optional[str] = None) -> Dict[int, JobRecord]:
-        """Return what ``get`` does, for many job ids; ids without a record are omitted."""
+        """Return the newest record of each job, as ``get`` does; omit jobs without a record."""
         missing = {str(job_id): job_id for job_id in job_ids}
         records: Dict[int, JobRecord] = {}
         if not missing:

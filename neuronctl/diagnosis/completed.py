@@ -99,8 +99,8 @@ def _diagnose_asked(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
 def _diagnose_signaled_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
     """Return Slurm's report of a step that a signal ended; None if there is none."""
     for step in evidence.steps:
-        # The step without a name is the job itself.
-        number = 0 if step.exit is None or not step.name else step.exit.signal
+        is_job_itself = step.name == ""
+        number = 0 if step.exit is None or is_job_itself else step.exit.signal
         if number and number not in _EXPECTED:
             how = f"was ended by {endings.signal_name(number)}, and the script went on"
             cause = f"its step '{step.name}' {how}"

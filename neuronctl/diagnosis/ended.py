@@ -12,12 +12,7 @@ from neuronctl.common.words import duration
 from neuronctl.diagnosis.completed import LESS_MEMORY, diagnose_completed, diagnose_killed_step
 from neuronctl.diagnosis.evidence import AT_END, Diagnosis, Ending, JobEvidence, began, find_ending
 from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogLine, Sign
-from neuronctl.diagnosis.waiting import (
-    diagnose_running,
-    diagnose_waiting,
-    hang_remedy,
-    quiet_words,
-)
+from neuronctl.diagnosis.waiting import diagnose_running, diagnose_waiting, hang_remedy, quiet_words
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
@@ -307,7 +302,7 @@ _NEAR = 0.9
 
 
 def _usual_diagnosis(evidence: JobEvidence, ending: Ending, line: Optional[LogLine]) -> Diagnosis:
-    """Return what a signal or an exit code usually means; without a cause if that is unknown."""
+    """Return what a signal or exit code usually means; its cause is "" if that is unknown."""
     meaning = ending.meaning
     kind = meaning.get("kind", "signal" if ending.signal else "exit-code")
     cause, remedy = meaning.get("means", ""), meaning.get("do", "")
@@ -317,7 +312,7 @@ def _usual_diagnosis(evidence: JobEvidence, ending: Ending, line: Optional[LogLi
 
 
 def _advise_after_last_run(run: Run) -> str:
-    """Return what to do after the last run of a job that goes on."""
+    """Return what to do after the last run of a job with --until-done."""
     if run.how == NOT_SAVED:
         return (
             "the program ended at the signal and did not save: see 'What your program does' in "

@@ -22,7 +22,7 @@ from neuronctl.diagnosis.signs import EXCEPTION
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.job_control import show_reservations
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import COMPLETED, ENDED, FAILED, GOOD, PENDING, UNKNOWN
+from neuronctl.slurm.job_states import COMPLETED, FAILED, GOOD, PENDING, UNKNOWN
 from neuronctl.slurm.sacct import AccountingJob, read_steps, sacct
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob, squeue
@@ -36,6 +36,7 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
     """Gather the evidence of a job or a task and diagnose it; what it cites has no secrets."""
     evidence = gather(status)
     diagnosis = diagnose(evidence)
+    # Another environment may have the module, or a python.
     if diagnosis.entry == "missing-module" or "'python' is not on" in diagnosis.cause:
         diagnosis = _advise_environment(status, diagnosis)
     if diagnosis.line is None:
@@ -91,16 +92,14 @@ def examine_groups(jobs: Sequence[JobStatus]) -> List[JobGroup]:
         ending = (status.state, status.exit, status.stated_reason, has_failed_tasks)
         alike.setdefault(ending, []).append(status)
     groups: List[JobGroup] = []
-    for tasks in sorted(alike.values(), key=lambda tasks: _rank_state(tasks[0].state)):
+    for tasks in sorted(alike.values(), key=_rank_tasks):
         groups += _split_by_cause(tasks)
     return groups
 
 
-def _rank_state(state: str) -> int:
-    """Return the place of a state in the order: bad ends, jobs that have not ended, good ends."""
-    if state in GOOD:
-        return 2
-    return 0 if state in ENDED else 1
+def _rank_tasks(tasks: Sequence[JobStatus]) -> Tuple[bool, bool]:
+    """Return the key that sorts bad ends first, then jobs that have not ended, then good ends."""
+    return tasks[0].state in GOOD, not tasks[0].ended
 
 
 def _split_by_cause(tasks: List[JobStatus]) -> List[JobGroup]:
@@ -234,7 +233,7 @@ _NAMES_LOG = re.compile(
 )
 """What a program writes before the path of its error log."""
 _MOST_NAMED, _LAST_LINES = 2, 400
-"""How many such logs are read, and how many last lines may name them."""
+"""How many logs that other logs name are read, and how many last lines may name them."""
 
 
 def _read_named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:

@@ -30,7 +30,8 @@ class Entry:
     that the first group of the pattern matched. patterns: a line matches if one of them does.
     exceptions: the classes of the exceptions that the entry is about; (): any line. frame: a
     pattern for the file that raised the exception. explains: the kinds that follow from the entry;
-    ``*``: all. weak: the entry counts only among the last lines.
+    ``*``: all. weak: the entry counts only among the last lines. source: what writes such lines.
+    matches, differs: lines that the patterns must match, and must not (a test checks them).
     """
 
     name: str = ""
@@ -181,8 +182,7 @@ _Needs = Tuple[str, ...]
 @functools.cache
 def needed_texts(pattern: str) -> _Needs:
     """Return lower-case texts of which each matching line contains at least one; "": any line."""
-    parts = _PARTS.findall(pattern)
-    return tuple(text.lower() for text in _needs(parts[::-1]))
+    return tuple(text.lower() for text in _needs(_PARTS.findall(pattern)[::-1]))
 
 
 def _needs(parts: List[str]) -> _Needs:

@@ -168,7 +168,7 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
 
 
 def _known_causes(group: Sequence[Sign]) -> Sequence[Sign]:
-    """Return the known causes, without those that explain others or are weak if others are left."""
+    """Return the known causes; if possible, only those that explain no others and are not weak."""
     causes = [sign for sign in group if sign.has_known_message]
     # If a sign that explains others explains the failure, search() returns it all the same.
     direct = [sign for sign in causes if not sign.entry.explains] or causes

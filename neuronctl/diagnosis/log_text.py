@@ -62,7 +62,7 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
 def text_lines(data: bytes) -> Tuple[str, ...]:
     """Return lines as a terminal shows them, without NUL; a line that is no text becomes empty.
 
-    A character that a backspace deletes is left out: MATLAB marks its errors with such characters.
+    Leave out characters that a backspace deletes: MATLAB marks its errors with them.
     """
     text = data.decode("utf-8", "replace").replace("\0", "")
     lines = text.split("\n")

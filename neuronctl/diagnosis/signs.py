@@ -41,7 +41,8 @@ _MOST_WORDS, _MOST_QUOTED = 100, 180
 _NAMES = {signal.strsignal(number): number for number in signal.valid_signals()}
 """What srun and bash call a signal -> its number."""
 
-# Reports of launchers, srun, and bash about a process: its rank or task, its code or signal.
+# Reports of launchers, srun, and bash about a process: its rank or task, its code or signal. A code
+# is Python's (code), a shell's with 128 + signal (shell), or MPICH's, perhaps a signal (hydra).
 _REPORTS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -268,7 +269,7 @@ def _matched_words(entry: Entry, line: str) -> Optional[str]:
 
 
 def _explain(sign: Sign, entry: Entry, words: str) -> Sign:
-    """Return a sign with what an entry says of it. words: the text that its pattern matched."""
+    """Return a sign with the meaning and remedy of an entry. words: what its pattern matched."""
     return replace(
         sign,
         kind=entry.kind,

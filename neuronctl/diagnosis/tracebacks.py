@@ -41,7 +41,7 @@ _CONTINUES = re.compile(
 """Lines of Lmod, GROMACS, OpenFOAM, R, MATLAB, Rust, PETSc, C++, and Julia; the message follows."""
 
 _UNREADABLE = ("SyntaxError: ", "IndentationError: ", "TabError: ")
-"""Exceptions that end a program before it runs; then no traceback precedes them."""
+"""Exceptions that end a program before it runs, without a traceback."""
 
 _MOST, _MOST_BELOW = 12, 60  # lines of a message, and of the paragraphs below it
 

@@ -61,7 +61,7 @@ def diagnose_waiting(evidence: JobEvidence) -> Diagnosis:
 
 
 def _explain_reason(evidence: JobEvidence) -> Tuple[str, str]:
-    """Return what the queue and the reservations tell of the reason to wait, and the remedy."""
+    """Return what the queue and the reservations show about the reason to wait, and the remedy."""
     status = evidence.status
     advice = status.explained.advice
     name = status.reason.partition(",")[0]

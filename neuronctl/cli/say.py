@@ -1,4 +1,4 @@
-"""Messages for a person, on standard error; a script on standard output."""
+"""Print messages for a person on standard error, and scripts on standard output."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def write_private(
 
 
 def write_whole(path: str, content: Union[str, bytes], *, mode: int = 0o600) -> None:
-    """Write a file beside ``path``, in whosever directory, and rename it.
+    """Write a file beside ``path``, whoever owns the directory, and rename it.
 
     mode: the file's, whatever the umask. Several login nodes may write the same file at once.
     Raises OSError and then leaves the old file as it was.

@@ -10,7 +10,7 @@ _has_code = False
 
 
 def set_remote(name: str, commands: Collection[str], *, has_code: bool) -> None:
-    """Note the name of this machine on the caller's, and the commands it accepts.
+    """Note the caller's name for this machine, and the commands that can follow ``--on NAME``.
 
     has_code: whether the job's code was sent from there, and may be sent again before it starts.
     """

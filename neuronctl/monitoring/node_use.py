@@ -59,7 +59,10 @@ class NodeUsage:
 
 @dataclass(frozen=True)
 class JobUsage:
-    """A running job and its nodes now. silent: the nodes that did not answer; problem: why."""
+    """A running job and its nodes now.
+
+    silent: the nodes that did not answer. problem: why no node could be asked; "" otherwise.
+    """
 
     status: JobStatus
     nodes: Tuple[NodeUsage, ...] = ()

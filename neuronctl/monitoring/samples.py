@@ -163,7 +163,7 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
         return None
     if not times:
         return None
-    every = _positive(facts.get("every", "")) or 10.0
+    every = _positive(facts.get("every", "")) or 10.0  # as usual in templates/use.j2
     cores = _positive(facts.get("cores", ""))
     limit = re.fullmatch("0*([1-9][0-9]{0,11})M", facts.get("memory", ""))  # 0M: no limit
     steps = [after - before for before, after in zip(times, times[1:])]
@@ -212,14 +212,15 @@ def _read_gpus(path: str, node: str, times: Sequence[float], every: float) -> Tu
         # The time comes first; it also stands for a column that is missing, see has_column.
         places = [0, *(columns.get(figure, 0) for figure in SAMPLED)]
         for now, index, *figures in _rows(lines, places, header.count(",") + 1):
-            is_within = times[0] <= now <= times[-1] + every and not math.isnan(index)
-            if is_within and (index in gpus or len(gpus) < _MOST_GPUS):
+            is_within = times[0] <= now <= times[-1] + every
+            is_gpu = not math.isnan(index) and (index in gpus or len(gpus) < _MOST_GPUS)
+            if is_within and is_gpu:
                 gpus.setdefault(int(index), []).append([now, *figures])
     except OSError:
         return ()
     if not {"index", "use"} <= columns.keys():
         return ()
-    has_column = [figure in columns for figure in SAMPLED[1:]]
+    has_column = [figure in columns for figure in SAMPLED[1:]]  # without the index
     return tuple(
         _gpu_use(node, str(index), gpus[index], has_column, every) for index in sorted(gpus)
     )

@@ -64,9 +64,9 @@ def remotes_dir() -> str:
 
 
 def find_remote(name: str, *, whole: bool = True) -> Remote:
-    """Return what is kept of a cluster; raises NotConnectedError if there was no login.
+    """Return a cluster as its last login noted it; raise NotConnectedError if there was none.
 
-    whole: refuse it if the last login broke off before it knew where projects go.
+    whole: refuse the cluster if the last login broke off before it knew where projects go.
     """
     check_name(name)
     try:

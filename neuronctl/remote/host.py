@@ -34,10 +34,10 @@ from neuronctl.common.paths import state_dir
 from neuronctl.common.spelling import set_remote
 
 _COPIED = ("submit", "generate", "sweep")
-"""Commands whose jobs run a copy of the code that was sent: later ones do not change it."""
+"""Commands whose jobs run a copy of the code that was sent; code sent later does not change it."""
 
 _NO_RESULTS = ("venv", "env", "node_modules", "build", "dist")
-"""Directories that a .gitignore names, and jobs do not write."""
+"""Directories that .gitignore often names, although jobs write no results there."""
 
 Manifest = Dict[str, Tuple[int, int, str]]
 """The files of a project: name -> (executable, bytes, SHA-256)."""
@@ -237,7 +237,7 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
         present, wanted, changed = _compare(folder, files, noted, request["allow"])
         _say(wanted=wanted, changed=changed)
         if changed:
-            return
+            return  # the other side tells its user, and sends nothing
         if request["dry"]:
             _say(folder=_draft(request["directory"], files, request["scripts"], data))
             return
@@ -267,8 +267,8 @@ def _compare(
 ) -> Tuple[Dict[str, List[Any]], List[str], List[str]]:
     """Return the files that are here already, those to send, and those that were changed here.
 
-    The first have their SHA-256, time in ns, and size. noted: the same of the files that were sent
-    last time. allowed: patterns of files that may be overwritten.
+    Each of the first comes with its SHA-256, time in ns, and size; noted has these values for the
+    files that were sent last time. allowed: patterns of files that may be overwritten.
     """
     present: Dict[str, List[Any]] = {}
     missing: List[str] = []

@@ -112,7 +112,7 @@ class Remote:
 
 
 class RemoteJob:
-    """A job on a cluster. id: as Slurm has it."""
+    """A job on a cluster. id: its id in Slurm."""
 
     def __init__(self, remote: Remote, id: str) -> None:
         self._remote = remote

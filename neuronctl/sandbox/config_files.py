@@ -1,4 +1,4 @@
-"""The texts of a sandbox's files that are not the same in all sandboxes (etc/). Pure.
+"""The texts of the files that differ between sandboxes; etc/ has the others. Pure functions.
 
 The site's policy is in Lua, so that Slurm itself rejects what the site rejects.
 """

@@ -41,7 +41,7 @@ class Document:
     raw: Mapping[str, str]
 
     def where(self, path: KeyPath) -> str:
-        """``file:line`` of a key path, or of its nearest known parent."""
+        """Return ``file:line`` of a key path, or of its nearest known parent."""
         while path and path_key(path) not in self.lines:
             path = path[:-1]
         return f"{self.file}:{self.lines.get(path_key(path), 1)}"
@@ -66,7 +66,7 @@ def read(
     Files that the user names, such as a job file, are not cached: they may contain a secret.
     private: top-level keys that may contain one too; a file with any of them is not cached.
 
-    Raises ``error`` with file and line for anything else, and if the file cannot be read.
+    Raises ``error``, with file and line, for other content, and if the file cannot be read.
     """
     file = os.fspath(path)
     text = text_of(file, error, found=found)

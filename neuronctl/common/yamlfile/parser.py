@@ -36,8 +36,8 @@ def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
 class _Builder:
     """Build plain values, with their lines, from the parser's events.
 
-    Events rather than PyYAML's node graph: libyaml's composer recurses in C, so that a file of
-    100,000 opening brackets crashes the process.
+    PyYAML's node graph would not do: libyaml's composer recurses in C, so that a file of 100,000
+    opening brackets crashes the process.
     """
 
     def __init__(self, text: str, file: str, error: Type[NeuronctlError]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, Optional, Sequence, Tuple
+from typing import Iterator, Optional, Sequence, Tuple
 
 from neuronctl.catalog.cluster import CommentPolicy
 from neuronctl.common.datatypes import replace
@@ -20,13 +20,6 @@ def _comment_form(context: RuleContext) -> str:
     if policy.form == "fields":
         return f'--comment="{policy.parts}"' if context.batch_script else policy.typed
     return f"--comment TEXT that matches {policy.pattern}" if policy.pattern else "--comment WORD"
-
-
-def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
-    """Return the values that each part of the comment takes, as far as the site lists them."""
-    policy = context.plan.cluster.policy.comment
-    values_of = {"word": policy.values} if policy.form == "word" else policy.fields
-    return {key: values for key, values in values_of.items() if values}
 
 
 def _explain(context: RuleContext, values: Sequence[str], separator: str) -> str:
@@ -87,8 +80,8 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 def _right_comment(context: RuleContext) -> str:
     """Return the one correct comment of a batch script, or "" if that is unclear.
 
-    The correct comment has those words of the given one that are values of one part, and the values
-    of --field and --appl.
+    The correct comment has the words of the job's comment that are values of one part, and the
+    values of --field and --appl.
     """
     policy, options = context.plan.cluster.policy.comment, context.comment_parts
     if not context.batch_script:
@@ -137,7 +130,8 @@ def _with_right_comment(context: RuleContext, finding: Finding) -> Finding:
 def check_comment_given(context: RuleContext) -> Iterator[Finding]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
-        choices = [_choices(context, *each) for each in _comment_values(context).items()]
+        values_of = {"word": policy.values} if policy.form == "word" else policy.fields
+        choices = [_choices(context, key, values) for key, values in values_of.items() if values]
         hint = _join_hints([f"add {_comment_form(context)}", *choices])
         message = f"{plan.cluster.name} rejects jobs without a comment"
         finding = Finding(message, hint, context.cite("policy", "comment"))

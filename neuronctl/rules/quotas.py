@@ -232,13 +232,10 @@ def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
             kind, _, name = row[1].partition(" ")
             owner = "" if kind in ("user", "usr") else f"{_OWNERS.get(kind, kind)} {name}"
             continue
-        # The groups of _ROW: a number and its unit for each of six columns, with the grace time
-        # (group 9) after the third.
-        used, soft, hard = (
-            _read_number(row[at], row[at + 1], base=1024, power=1) for at in (3, 5, 7)
-        )
+        # _ROW has a place (group 2), six numbers with units, and a grace time (9) after the third.
+        used, soft, hard = (_read_number(row, at, base=1024, power=1) for at in (3, 5, 7))
         files, soft_files, hard_files = (
-            _read_number(row[at], row[at + 1], base=1000, power=0) for at in (10, 12, 14)
+            _read_number(row, at, base=1000, power=0) for at in (10, 12, 14)
         )
         place, grace = row[2], row[9]
         # The time until which the soft limit may be exceeded, in words or as epoch seconds.
@@ -251,7 +248,8 @@ def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
             yield Quota(place, used, limit, files, most_files, owner, source)
 
 
-def _read_number(number: str, unit: str, base: int, power: int) -> int:
-    """Return the value of a number such as ``4.5G``. power: of the base, for one without a unit."""
+def _read_number(row: re.Match[str], at: int, *, base: int, power: int) -> int:
+    """Return the number in a group, such as ``4.5G``. power: of the base if there is no unit."""
+    number, unit = row[at], row[at + 1]
     power = "kMGTPE".index(unit.replace("K", "k")) + 1 if unit else power
     return int(float(number) * base**power)

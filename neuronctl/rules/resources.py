@@ -56,40 +56,42 @@ def _list_partitions(names: Sequence[str], taken: int = 0) -> str:
 
 @job_rule(ERROR, "NC101", "partition does not exist", Trait.NO_PARTITION, about="partition")
 def check_partition_exists(context: RuleContext) -> Iterator[Finding]:
-    plan, name = context.plan, context.plan.partition.name
-    if not name:
+    if not context.plan.partition.name:
         yield _no_partition(context)
-        return
-    if _partition_in_catalog(context) is not None:
-        return
-    source = _cite_partitions(context)
-    similar = nearest(name, tuple(plan.cluster.partitions))
-    message, hint = _explain_absence(context, similar)
-    if source.doubtful:
-        message = f"partition '{name}' is not in the catalog's list of {plan.cluster.name}"
-        clusters = context.catalog.clusters
-        with_name = [each for each, cluster in clusters.items() if name in cluster.partitions]
-        if with_name:
-            hint = f"is the job for another cluster? use --cluster {' or '.join(with_name)}"
-        elif not similar:
-            hint = "'neuronctl partitions' lists them; for another cluster, use --cluster"
-    yield Finding(message, hint, source)
+    elif _partition_in_catalog(context) is None:
+        source = _cite_partitions(context)
+        message, hint = (_explain_doubt if source.doubtful else _explain_absence)(context)
+        yield Finding(message, hint, source)
 
 
-def _explain_absence(context: RuleContext, similar: Sequence[str]) -> Tuple[str, str]:
+def _explain_doubt(context: RuleContext) -> Tuple[str, str]:
+    """Return the message and the hint for a partition that an incomplete list may lack."""
+    plan, name = context.plan, context.plan.partition.name
+    message = f"partition '{name}' is not in the catalog's list of {plan.cluster.name}"
+    clusters = context.catalog.clusters
+    with_name = [each for each, cluster in clusters.items() if name in cluster.partitions]
+    if with_name:
+        return message, f"is the job for another cluster? use --cluster {' or '.join(with_name)}"
+    if not nearest(name, tuple(plan.cluster.partitions)):
+        return message, "'neuronctl partitions' lists them; for another cluster, use --cluster"
+    _, hint = _explain_absence(context)
+    return message, hint
+
+
+def _explain_absence(context: RuleContext) -> Tuple[str, str]:
     """Return the message and the hint for a partition that the cluster surely lacks."""
     plan, name = context.plan, context.plan.partition.name
+    names = tuple(plan.cluster.partitions)
     if name in _catalog_partitions(context):
         message = f"partition '{name}' is in the catalog, but the Slurm of {plan.cluster.name} "
-        return f"{message}does not have it", _list_partitions(tuple(plan.cluster.partitions))
+        return f"{message}does not have it", _list_partitions(names)
     message = f"partition '{name}' does not exist on {plan.cluster.name}"
     with_model = _open_partitions(plan, lambda partition: name.lower() in partition.gpu_names)
     if with_model:
         message += f"; {name.lower()} is a GPU model"
         return message, f"use -p {' or '.join(with_model[:2])}"
-    if similar:
-        return message, f"did you mean {' or '.join(similar)}?"
-    return message, _list_partitions(tuple(plan.cluster.partitions))
+    similar = nearest(name, names)
+    return message, f"did you mean {' or '.join(similar)}?" if similar else _list_partitions(names)
 
 
 def _no_partition(context: RuleContext) -> Finding:

@@ -176,7 +176,7 @@ def _word(line: str, number: int, start: int) -> Tuple[str, int]:
         double_quoted, single_quoted, escaped, plain = part.groups("")
         text += re.sub(r"\\(.)", r"\1", double_quoted or single_quoted) + escaped + plain
         end = part.end()
-    if line[end : end + 1] in ("'", '"') and end < len(line):
+    if line[end : end + 1] in ("'", '"'):
         place = SourceSpan(number, start + 1, len(line) + 1)
         raise Refused(Refusal(f"a {line[end]} is not closed", place))
     return text, end

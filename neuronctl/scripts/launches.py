@@ -236,12 +236,12 @@ class _Starts:
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
         """Return a shell's launch, with the programs in the text of ``-c``."""
-        for word, text in zip(words[1:], words[2:]):
-            if re.fullmatch(r"-[a-z]*c", word.value or ""):
+        for option, text in zip(words[1:], words[2:]):
+            if re.fullmatch(r"-[a-z]*c", option.value or ""):
                 launch = self.launch(SHELL, words, {"c": ""})
                 return replace(launch, inside=self.find_in_text(text))
-            if not (word.value or "").startswith("-"):
-                break
+            if not (option.value or "").startswith("-"):
+                break  # it is the shell's script
         return self.launch(SHELL, words)
 
     def find_in_text(self, text: ShellWord) -> Tuple[Launch, ...]:

@@ -51,7 +51,7 @@ def check_unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _may_be_srun(launch: Launch) -> bool:
-    """Return True unless a launch is surely not srun, mpirun, or the like."""
+    """Return True if a launch is, or may be, srun, mpirun, or the like."""
     return not launch.certain or (launch.is_launcher and not launch.launcher.starts_processes())
 
 
@@ -172,9 +172,10 @@ def _ignores_failure(facts: ScriptFacts, following: Sequence[Command]) -> bool:
 
 
 def _reads_code(facts: ScriptFacts, command: Command, end: Optional[Command] = None) -> bool:
-    """Return True if the script may look at a command's exit code, in a trap or below the command.
+    """Return True if the script may look at a command's exit code.
 
-    end: the command above which to stop looking; None: at the end of the script.
+    It may do so in a trap, before the command on its line, or below it. end: the command above
+    which to stop looking; None: at the end of the script.
     """
     if re.search(r"\btrap\b.*\b(ERR|EXIT|(SIG)?CHLD)\b", facts.text):
         return True

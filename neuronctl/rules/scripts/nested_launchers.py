@@ -86,12 +86,12 @@ def _python_without_program(facts: ScriptFacts, launch: Launch) -> Iterator[Find
 def check_nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
     """Find a background program that Slurm ends together with the batch shell."""
     commands = facts.shell.uncaptured
-    indexes = [at for at, command in enumerate(commands) if _runs_on(command)]
+    background_at = [at for at, command in enumerate(commands) if _runs_on(command)]
     # wait, fg, or a line that begins with exec
-    if not indexes or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
+    if not background_at or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
         return
-    background = [commands[at] for at in indexes]
-    following = commands[indexes[-1] + 1 :]
+    background = [commands[at] for at in background_at]
+    following = commands[background_at[-1] + 1 :]
     # A later loop may ask whether the program still runs; the loop that starts it does not.
     is_in_loop = background[-1].in_loop
     behind_its_loop = dropwhile(lambda each: is_in_loop and each.in_loop, following)
@@ -159,7 +159,7 @@ def _started_too_often(outer: Launch, start: Start) -> Iterator[Finding]:
         message = f"{starts} in each of its processes: that many separate trainings"
         yield Finding(message, "let one of the two start the program")
     elif not inner.launcher.starts_processes() or inner.has(*inner.launcher.places):
-        if total > 1:
+        if total > 1:  # such as srun and mpirun, which start processes on all nodes
             message = f"{starts} {counted(total, 'time')}, and each starts all processes again"
             yield Finding(message, f"call {inner.kind} in the script itself, without {outer.kind}")
     elif per_node > 1 and inner.count(*inner.launcher.counts) != 1:
@@ -229,13 +229,13 @@ def _program_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
     commands = [launch.command for start in starts for launch in (start.launch, *start.outer)]
     # Programs side by side, or in a function, may be what the tasks are for; so may a loop, but
     # not on other nodes.
-    loops = [each for each in commands if each.looped and not (each.in_loop and may_span_nodes)]
-    if not starts or loops or any(command.background for command in commands):
+    repeated = [each for each in commands if each.looped and not (each.in_loop and may_span_nodes)]
+    if not starts or repeated or any(command.background for command in commands):
         return
     words = [word for start in starts for word in start.launch.own_words[1:]]
     starts_processes = any(re.match(_STARTS_PROCESSES, word.raw) for word in words)
     if starts_processes and plan.nodes == 1:
-        return
+        return  # the program's own processes may use the tasks' cores
     launch = starts[-1].launch
     message = f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
     message += f"{counted(plan.nodes, 'node')}, which nothing starts"

@@ -67,6 +67,7 @@ def _ranks_in_variables(facts: ScriptFacts, nodes: int) -> Iterator[Finding]:
         name = _find_rank(variable.word.names, nodes)
         # The launcher sets RANK and LOCAL_RANK anew.
         is_set_anew = facts.ranks_are_given and re.fullmatch("(LOCAL_)?RANK", variable.name)
+        # In a command's words, _ranks_in_commands() reports the value.
         is_exported = variable.exported and variable.sure and variable.name not in used
         if name and is_exported and not is_set_anew:
             message = f"the batch shell expands ${name} here, and it is 0: {variable.name} is the "
@@ -121,7 +122,7 @@ def _nodes_are_shared(facts: ScriptFacts) -> bool:
     cores = plan.partition.max_cores_per_node
     if cores and plan.cores_per_node >= cores:
         return False
-    # If the catalog knows no GPUs: several nodes are usually whole ones, with four or eight.
+    # If the catalog knows no GPUs, several nodes are usually whole ones, with four or eight.
     gpus_of_node = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 8)
     return plan.gpus_per_node < gpus_of_node
 
@@ -130,9 +131,10 @@ def _every_rank_logs(facts: ScriptFacts) -> Iterator[Finding]:
     """Find wandb.init in the programs that start several times."""
     for start in facts.starts:
         starts_several = (start.nodes or 1) * (start.per_node or 1) > 1
+        if start.launch.kind != PYTHON or not starts_several:
+            continue
         script = start.launch.options.get("script") or start.launch.word.text
-        is_python = start.launch.kind == PYTHON
-        line = wandb_init_line(facts.read_program(script)) if is_python and starts_several else 0
+        line = wandb_init_line(facts.read_program(script))
         if line:
             message = f"{script}:{line} calls wandb.init in each process that this starts"
             yield Finding(message, RANK_0_ONLY, place=start.launch.place)

@@ -118,7 +118,7 @@ class ScriptFacts:
         yield start
         launch, launcher = start.launch, start.launch.launcher
         nodes, per_node = start.nodes, start.per_node
-        if launcher.starts_processes() and nodes is not None:  # on the nodes where it starts itself
+        if launcher.starts_processes() and nodes is not None:  # torchrun stays on its node
             total = launch.count(*launcher.processes) or 0
             per_node = launch.count(*launcher.processes_per_node) or total // nodes or None
         elif launch.is_launcher:

@@ -168,7 +168,7 @@ def check_processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         launch = start.launch
         gpus, scope = _gpus_for(start, plan)
         processes = launch.count(*launch.launcher.counts)
-        if processes == 1:  # then the number of starts counts; NC621 reports starts of several
+        if processes == 1:  # its starts count; with several processes in each, NC621 reports them
             processes = start.per_node
         # Several launches may each take a share of the GPUs.
         is_alone = len(launchers) == 1 and not launch.command.background
@@ -198,7 +198,7 @@ def _gpus_for(start: Start, plan: JobPlan) -> Tuple[int, str]:
 def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
     """Yield an srun or mpirun of more Python processes than the GPUs of its nodes.
 
-    Several that share a single GPU may be intentional.
+    Several processes on a single GPU are only a note: they may be intentional.
     """
     if len(start.outer) != 1 or start.launch.kind != PYTHON:
         return

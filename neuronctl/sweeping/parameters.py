@@ -76,8 +76,7 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
     """Return a task for each combination of the axes' rows, numbered in their order.
 
     words: the program and its arguments, with ``{name}`` in place of a parameter's value. Raises
-    UsageError if a parameter or a ``{name}`` has no counterpart, two tasks are equal, or there are
-    more than MOST.
+    UsageError if a parameter or a ``{name}`` has no counterpart, or tasks are equal or too many.
     """
     _check_names(parameter_names(axes), words)
     rows_of_axes = itertools.chain.from_iterable(axes)

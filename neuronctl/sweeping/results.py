@@ -122,10 +122,8 @@ def read_status(sweep: Sweep) -> SweepStatus:
     queue = _Queue()
     tasks = tuple(sweep.states(queue.ask_runs))
     jobs = tuple(row for row in queue.rows if row.id.job in job_ids and row.state in ACTIVE)
-    pause_reason, bad_nodes = sweep.pause_reason(), sweep.bad_nodes()
-    return SweepStatus(
-        sweep.name, tasks, jobs, pause_reason, bad_nodes, queue.problem, sweep.folder
-    )
+    paused, bad_nodes = sweep.pause_reason(), sweep.bad_nodes()
+    return SweepStatus(sweep.name, tasks, jobs, paused, bad_nodes, queue.problem, sweep.folder)
 
 
 def find_status(name: str) -> SweepStatus:

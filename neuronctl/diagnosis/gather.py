@@ -191,7 +191,11 @@ def _read_logs(status: JobStatus, paths: Sequence[str], runs: Runs) -> List[LogT
     return [*output, *errors]
 
 
-_SRUN_REPORT = re.compile(r"srun: error: \S+: tasks? \S+: Exited with exit code (\d+)")
+_SRUN_REPORT = re.compile(
+    r"srun: error: (?:\S+: tasks? \S+: Exited with exit code (?P<code>\d+)|Unable to )"
+)
+_NOT_STARTED = 121
+"""The exit code of an srun that starts nothing (templates/until_done.j2)."""
 
 
 def _without_earlier_runs(errors: LogTail, runs: Runs) -> LogTail:
@@ -205,7 +209,7 @@ def _without_earlier_runs(errors: LogTail, runs: Runs) -> LogTail:
     earlier_codes = {run.code for run in earlier} - {last.code}
     for place in range(len(errors.lines), 0, -1):
         report = _SRUN_REPORT.match(errors.lines[place - 1])
-        if report and int(report[1]) in earlier_codes:
+        if report and int(report["code"] or _NOT_STARTED) in earlier_codes:
             return replace(errors, lines=errors.lines[place:], head=())
     return errors
 

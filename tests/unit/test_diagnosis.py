@@ -571,20 +571,27 @@ def test_only_what_the_last_run_has_written(tmp_path: Path) -> None:
     assert read_tail(str(log), begin=15).lines == ("Killed", "step 9"), "it has been emptied since"
 
 
-def test_an_error_log_begins_where_srun_reports_the_end_of_the_run_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "report"),
+    [
+        (75, "srun: error: gpu36: task 0: Exited with exit code 75"),
+        (121, "srun: error: Unable to create step for job 7: Invalid generic resource (gres)"),
+    ],
+)
+def test_an_error_log_begins_where_srun_reports_the_end_of_the_run_before(
+    tmp_path: Path, code: int, report: str
+) -> None:
     output, errors = tmp_path / "7.out", tmp_path / "7.err"
     output.write_text(
-        "run 1 of at most 9, on gpu36\nrun 1 saved (exit code 75)\nrun 2 of at most 9, on gpu35\n"
+        f"run 1 of at most 9, on gpu36\nrun 1 saved (exit code {code})\n"
+        "run 2 of at most 9, on gpu35\n"
         "the program failed with exit code 1: no other run follows\n"
     )
-    report = "srun: error: {}: task 0: Exited with exit code {}\n"
-    errors.write_text(report.format("gpu36", 75) + report.format("gpu35", 1))
+    last_report = "srun: error: gpu35: task 0: Exited with exit code 1"
+    errors.write_text(f"{report}\n{last_report}\n")
     paths = [str(output), str(errors)]
     runs = read_runs(output.read_bytes())
     logs = gather._read_logs(status("FAILED"), paths, runs)
-    assert [log.lines[0] for log in logs] == [
-        "run 2 of at most 9, on gpu35",
-        "srun: error: gpu35: task 0: Exited with exit code 1",
-    ]
+    assert [log.lines[0] for log in logs] == ["run 2 of at most 9, on gpu35", last_report]
     logs = gather._read_logs(status("FAILED"), paths, Runs(runs.runs[:1]))
     assert len(logs[1].lines) == 2, "there is no run before"

@@ -60,7 +60,8 @@ def check_partition_exists(context: RuleContext) -> Iterator[Finding]:
         yield _no_partition(context)
     elif _partition_in_catalog(context) is None:
         source = _cite_partitions(context)
-        message, hint = (_explain_doubt if source.doubtful else _explain_absence)(context)
+        explain = _explain_doubt if source.doubtful else _explain_absence
+        message, hint = explain(context)
         yield Finding(message, hint, source)
 
 

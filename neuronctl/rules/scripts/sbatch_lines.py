@@ -174,7 +174,7 @@ def _unexpanded_variable(
 ) -> Finding:
     """Return the finding for an option whose value has a variable."""
     name, value = option.name, option.value or ""
-    effect, hint = "", "write the value itself"
+    effect, hint = "", "write the value itself"  # no effect: only the text is wrong
     edits: Tuple[Edit, ...] = ()
     # After % in --array, Slurm takes as much as it can read, and refuses nothing.
     is_index = name == "array" and variable.start() < len(value.partition("%")[0])

@@ -93,7 +93,7 @@ def check_divided_otherwise(facts: ScriptFacts) -> Iterator[Finding]:
 def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first option that begins a command because the line above does not continue."""
     first_words = [(each.place, each.words[0].raw) for each in facts.shell.commands if each.words]
-    # The grammar takes --run=1, alone on its line, for a variable.
+    # The grammar takes --run=1, alone on its line, for a variable. Leave out one below a comment.
     first_words += [
         (each.place, f"{each.name}=")
         for each in facts.shell.assignments
@@ -210,7 +210,8 @@ def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
     activations = facts.shell.calls("conda", "mamba", "micromamba", "source")
     environments = [each.words[-1] for each in activations if each.arguments[:1] == ("activate",)]
     paths = (word for word in words if re.search(_PATH_TO, word.raw[:1000]))
-    values = (w for w in words if re.fullmatch(_VALUE_OF_YOURS, (w.value or w.raw)[:100]))
+    texts = ((word, word.value or word.raw) for word in words)
+    values = (word for word, text in texts if re.fullmatch(_VALUE_OF_YOURS, text[:100]))
     names = (word for word in environments if re.fullmatch(_NOBODYS, word.raw))
     for word in (*islice(paths, 1), *islice(values, 1), *islice(names, 1)):
         message = f"nobody has filled in {word.text[:80]}, which is an example's"

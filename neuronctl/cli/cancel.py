@@ -49,8 +49,8 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     if pipelines and not words:  # none of their jobs is in the queue
         stop_pipelines(pipelines)
         return
-    # With --state alone, jobs of any name.
-    matches, notes = cancellation.known_jobs(words or ["*"], RecordStore.default())
+    any_name = ["*"]  # with --state alone
+    matches, notes = cancellation.known_jobs(words or any_name, RecordStore.default())
     notify(*notes)
     targets = {
         word: cancellation.scancel_targets(word, statuses, state)

@@ -277,7 +277,7 @@ def import_(
     if write is None:
         print_script(draft.text)
     else:
-        write_text(write, draft.text, force=force, mode=0o600)
+        write_text(write, draft.text, force=force)
         say(f"wrote {write}; review it with 'neuronctl generate -f {write}'")
     say(
         "neuronctl's script adds to it: a check of the nodes (none with 'preflight: false'), and "

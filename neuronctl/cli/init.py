@@ -69,6 +69,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     environment, advice = software(any(name in requested for name in _SOFTWARE), program)
     derived.update(environment)
     _show_derived(derived)
+    # What the user has typed, and what was derived for the rest.
     values = {**options, **{name: value.value for name, value in derived.items()}}
     ask_slurm = which("sbatch") is not None
     planned = plan_job(values, words=words, catalog_file=catalog, ask_slurm=ask_slurm, tell=notify)
@@ -76,7 +77,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     default_time = _find_default_time(planned)
     _show_derived(default_time)
     text = job_file(program, options, {**derived, **default_time}, cluster)
-    job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
+    job_output.write_text(JOB_FILE, text, force=force)
     notify(*filter(None, [advice, patch_advice]))
     notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
 
@@ -109,7 +110,7 @@ def _judge_and_patch(planned: PlannedJob) -> str:
     job_output.show_findings(judged, set())
     if judged.errors:
         raise judged.refusal(patch_advice)
-    if patch_advice and copies[0].refuses:
+    if patch_advice and copies[0].refuses:  # nothing else refuses the job
         again = f"change {planned.plan.request.script}, then run init again to write {JOB_FILE}"
         raise PolicyError(again, patch_advice)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")

@@ -140,7 +140,7 @@ def show_choice(choice: Optional[Choice]) -> None:
             notify(f"-p auto takes {_candidate_words(candidate)}")
         elif candidate.fits:
             say(f"  next best: {_candidate_words(candidate)}")
-        elif not candidate.is_absent:  # whether this Slurm has it at all
+        elif not candidate.is_absent:  # of one that this Slurm lacks, say nothing
             say(f"  excluded: {candidate.name}: {candidate.exclusion}")
 
 
@@ -173,6 +173,7 @@ def show_findings(job: JudgedJob, shown: Set[str]) -> None:
         if translated.source:
             lines.append(f"from: {translated.source}")
         notify("\n  ".join(lines))
+    # Of a job with errors, no verdict is printed, which would say who judged it.
     if job.errors and job.verdict is not None and not job.verdict.by_slurm:
         notify(f"judged by {job.verdict.judged_by}")
 
@@ -260,15 +261,14 @@ def write_page(file: str, template: str, **values: Any) -> None:
     """Write a page from a shipped template, readable only by its user, and print its name."""
     from neuronctl.rendering.template_environment import render_page
 
-    write_text(file, render_page(template, **values), force=True, mode=0o600)
+    write_text(file, render_page(template, **values), force=True)
     notify(f"wrote {file}: open it in a browser")
 
 
-def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
-    """Write a text to a file; replace an existing one only with ``force``.
+def write_text(path: str, text: str, *, force: bool) -> None:
+    """Write a text to a file that only its user can read; replace one only with ``force``.
 
-    mode: by default that of a script which only its user can read and run. A full disk leaves the
-    old file unchanged.
+    A full disk leaves the old file unchanged.
     """
     if not path:
         raise UsageError("the file name is empty", "name a file, or omit --write")
@@ -277,6 +277,6 @@ def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
     if os.path.isfile(path) and not force:
         raise UsageError(f"'{path}' already exists", "use --force to overwrite it")
     try:
-        write_whole(path, text, mode=mode)
+        write_whole(path, text)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

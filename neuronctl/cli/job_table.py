@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from types import MappingProxyType
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import console
@@ -54,9 +53,7 @@ def fold(jobs: Sequence[JobStatus]) -> List[Line]:
     return list(lines.values())
 
 
-def print_jobs(
-    lines: Sequence[Line], *, advise: bool, servers: Mapping[int, str] = MappingProxyType({})
-) -> None:
+def print_jobs(lines: Sequence[Line], *, advise: bool, servers: Mapping[int, str]) -> None:
     """Print the table; on a terminal, the time used is a bar.
 
     advise: add, under the table, what the user can do about each pending reason. servers: the
@@ -97,7 +94,6 @@ def _advice(lines: Sequence[Line]) -> List[str]:
 def _row(line: Line, server: str, bars: bool) -> List[str]:
     """Return the cells of a line. server: its state, "" without one. bars: draw the time used."""
     job = line[0]  # of an array, its name, partition, and time limit are those of all tasks
-    bar = ""
     if len(line) == 1:
         id = console.shortened(str(job.id), _ID)
         state = job.state
@@ -105,6 +101,7 @@ def _row(line: Line, server: str, bars: bool) -> List[str]:
         elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
         bar = _bar(job) if bars else ""
     else:
+        bar = ""
         task_count = sum(task.id.count for task in line)
         id = console.shortened(f"{job.id.job}_[{task_count} tasks]", _ARRAY_ID)
         state = _main_state(line)

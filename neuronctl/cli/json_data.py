@@ -123,8 +123,7 @@ def submission_data(
 
 def check_data(script: JudgedScript) -> Dict[str, Any]:
     """Convert the findings in a script."""
-    findings = [_finding_data(finding) for finding in script.findings]
-    return {"file": script.name, "findings": findings}
+    return {"file": script.name, "findings": [*map(_finding_data, script.findings)]}
 
 
 def _finding_data(finding: Finding) -> Dict[str, Any]:

@@ -213,7 +213,8 @@ def _run_on(remote: Remote, call: Call) -> int:
         if isinstance(error, KeyboardInterrupt) and not key_file:
             raise
         raise _describe_loss(remote, call, error) from None
-    if key_file and (call.gives_job_code or code not in _UNSURE):
+    is_known = call.gives_job_code or code not in _UNSURE  # whether the job was accepted
+    if key_file and is_known:
         with contextlib.suppress(FileNotFoundError):  # the same command was typed twice
             os.unlink(key_file)
     return code

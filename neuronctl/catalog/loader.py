@@ -32,7 +32,7 @@ def load(option_file: Optional[str] = None) -> Catalog:
     files = layer_files(option_file)
     texts = [text_of(file) for file in files]
     name = "\0".join(files)
-    source = "\0".join([_made_by(), *texts])
+    source = "\0".join([_stamp_code(), *texts])
     try:
         return restore(Catalog, cache.read("catalog", name, source))
     except NOT_RESTORED:
@@ -62,8 +62,8 @@ def _own_file() -> str:
     return os.path.join(config_dir(), "partitions.yaml")
 
 
-def _made_by() -> str:
-    """Return a text that changes when the code of this package changes; "" if it has no files."""
+def _stamp_code() -> str:
+    """Return a text that changes with this package's code, for the cache; "" if it has no files."""
     try:
         return str(max(file.stat().st_mtime_ns for file in os.scandir(os.path.dirname(__file__))))
     except OSError:

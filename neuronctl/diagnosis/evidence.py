@@ -138,7 +138,7 @@ class JobEvidence:
         for log in self.logs:
             if log.path == line.path:
                 index = len(log.lines) - line.number
-                nearby = log.lines[max(0, index - 4) : index + 4]
+                nearby = log.lines[max(0, index - 4) : index + 4]  # 4 lines above, 3 below
                 return tuple(text for text in nearby if text.strip())
         return ()
 

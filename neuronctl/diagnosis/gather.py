@@ -206,6 +206,7 @@ def _without_earlier_runs(errors: LogTail, runs: Runs) -> LogTail:
     if not runs.runs:
         return errors
     *earlier, last = runs.runs
+    # A report with the last run's code may be about the last run.
     earlier_codes = {run.code for run in earlier} - {last.code}
     for place in range(len(errors.lines), 0, -1):
         report = _SRUN_REPORT.match(errors.lines[place - 1])

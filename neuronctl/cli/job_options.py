@@ -138,9 +138,8 @@ def job_command(
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a click command with a job's options.
 
-    batch: also add the options that only a batch job has. cls: the command's class, if another one
-    than BatchCommand or JobCommand. Option parsing stops at SCRIPT: the words after it are its
-    arguments.
+    batch: also add the options that only a batch job has. cls: replaces the command's usual class.
+    Option parsing stops at SCRIPT: the words after it are its arguments.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:

@@ -87,7 +87,8 @@ def _advice(lines: Sequence[Line]) -> List[str]:
     rows = []
     for (reason, advice), job in first_jobs.items():
         if advice:
-            rows.append(f"{job.id.job} {reason.partition(',')[0]}: {advice}")
+            name, _, _ = reason.partition(",")  # ReqNodeNotAvail also lists nodes
+            rows.append(f"{job.id.job} {name}: {advice}")
     return rows
 
 

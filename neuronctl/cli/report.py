@@ -203,12 +203,13 @@ def _describe_gpus(job: JobUse) -> str:
 
 def _list_sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
     """Return the figures that only samples give: memory, the samples themselves, and energy."""
-    nodes = job.last_nodes
+    last_nodes = job.last_nodes
     fullest = max(job.nodes, key=lambda node: node.memory_peak)
     requested = "" if fullest.memory is None else f" of {amount(fullest.memory)}"
-    where = f" on {fullest.node}" if len(nodes) > 1 else ""
+    where = f" on {fullest.node}" if len(last_nodes) > 1 else ""
     sample_count = max(node.samples for node in job.nodes)
-    samples = [f"{sample_count} from {counted(len(nodes), 'node')}, every {nodes[0].every:g} s"]
+    node_count = counted(len(last_nodes), "node")
+    samples = [f"{sample_count} from {node_count}, every {last_nodes[0].every:g} s"]
     if job.silent:
         samples.append(f"{counted(job.silent, 'node')} wrote none")
     silent_seconds = sum(node.silent for node in job.nodes)

@@ -349,13 +349,13 @@ def _header_entries(file: str, text: str) -> Dict[int, str]:
             f"{file}:1: no header: the file must begin with lines '{{#', 'distributed: yes' … '#}}'"
         )
     entries: Dict[int, str] = {}
-    last = 0
-    for number, line in enumerate(lines[1 : lines.index("#}")], 2):
+    last_entry = 0
+    for number, line in enumerate(lines[1 : lines.index("#}")], 2):  # from the file's line 2 on
         if line.startswith(" ") and entries:
-            entries[last] += f" {line.strip()}"
+            entries[last_entry] += f" {line.strip()}"
         elif line.strip():
             entries[number] = line
-            last = number
+            last_entry = number
     return entries
 
 

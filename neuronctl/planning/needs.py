@@ -115,16 +115,16 @@ def slurm_needs(plan: JobPlan) -> Needs:
     tasks = sizes.ntasks or nodes * tasks_per_node
     cores = sizes.cpus_per_task or 1
     gpus_per_node = sizes.gpus_per_node or 0
-    gpus = 0  # those that Slurm spreads over the nodes
-    if not gpus_per_node:
-        gpus = sizes.gpus or tasks * request.sbatch_number("gpus-per-task")
+    spread_gpus = sizes.gpus or tasks * request.sbatch_number("gpus-per-task")
+    gpus = 0 if gpus_per_node else spread_gpus
     memory = None if request.mem is None else units.parse_memory(request.mem)
     per_core = _parse_memory(request.sbatch_value("mem-per-cpu"))
     per_gpu = _parse_memory(request.sbatch_value("mem-per-gpu"))
     if request.exclusive:
         whole = "nodes"
     else:
-        whole = "user" if (request.sbatch_value("exclusive") or "").lower() == "user" else ""
+        is_for_user = (request.sbatch_value("exclusive") or "").lower() == "user"
+        whole = "user" if is_for_user else ""
     needs = Needs(
         nodes=nodes,
         most_nodes=most_nodes,

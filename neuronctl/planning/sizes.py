@@ -184,7 +184,8 @@ class SizeBuilder:
         if self.in_batch_shell:  # the program itself may start tasks: as many as requested
             tasks, tasks_per_node = request.ntasks, request.ntasks_per_node
         else:
-            tasks, tasks_per_node = None, None if self._omits_tasks() else self.ntasks_per_node
+            tasks = None
+            tasks_per_node = None if self._omits_tasks() else self.ntasks_per_node
         return {
             "partition": partitions or None,
             "nodes": None if self.amounts else nodes,  # with amounts, Slurm chooses the nodes

@@ -56,9 +56,10 @@ def _meeting_lines(plan: JobPlan, launch: Launch, port_number: str) -> List[Rema
     # The port is below the range that the kernel uses for outgoing connections.
     port = f"MASTER_PORT=$((10000 + {port_number} % 20000))"
     if plan.rendezvous and plan.most_nodes > 1:
-        host = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
         if launch.hosts:
             host = quote(launch.hosts[0])
+        else:
+            host = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
         suffix = plan.cluster.network.host_suffix
         return [
             (f"MASTER_ADDR={host}{suffix}", "the processes meet on the first node"),

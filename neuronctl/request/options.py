@@ -83,8 +83,7 @@ def option(
     spelling: ``-c, --cpus-per-task N``, ``--exclusive``, ``--[no-]requeue``, or ``--env X...``
     (it may be repeated).
     """
-    letter_text, _, text = spelling.rpartition("--")
-    letter = letter_text[1:2]  # the c of "-c, "
+    before, _, text = spelling.rpartition("--")
     name, _, metavar = text.partition(" ")
     long = name.removeprefix("[no-]")
     if metavar.endswith("..."):
@@ -94,5 +93,6 @@ def option(
     else:
         kind = "flag" if name == long else "switch"
     label = metavar.removesuffix("...")
+    letter = before[1:2]  # the c of "-c, "
     make = partial(Option, long, letter, label, kind, help, read, group, batch_only)
     return field(default=() if kind == "list" else default, metadata={"option": make})

@@ -119,7 +119,7 @@ def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
 
 
 def gres(text: str) -> Optional[Fields]:
-    """Read generic resources, GPUs among them; ``gpu`` and ``gpu:a100`` mean one, as in Slurm.
+    """Read generic resources; ``gpu`` and ``gpu:a100`` mean one GPU. None: no field fits.
 
     >>> gres("gpu:a100:2,nvme:1")
     {'gpus_per_node': 2, 'gpu_type': 'a100', 'gres': ('nvme:1',)}
@@ -141,7 +141,7 @@ def gres(text: str) -> Optional[Fields]:
         else:
             return None
     has_several_types = len(gpus) > 1
-    if has_several_types and "" in gpus:
+    if has_several_types and "" in gpus:  # GPUs of a type, and others of any
         return None
     fields: Fields = {}
     if gpus:
@@ -149,7 +149,7 @@ def gres(text: str) -> Optional[Fields]:
     if has_several_types:
         others = [*(f"gpu:{kind}:{number}" for kind, number in gpus.items()), *others]
     elif gpus and "" not in gpus:
-        fields["gpu_type"] = next(iter(gpus))
+        fields["gpu_type"] = next(iter(gpus))  # the only type
     if others:
         fields["gres"] = tuple(others)
     return fields

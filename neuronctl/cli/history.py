@@ -106,7 +106,7 @@ def _metrics(states: States, pattern: str) -> Dict[str, str]:
 def _print(
     records: Sequence[JobRecord], states: States, metrics: Optional[Mapping[str, str]]
 ) -> None:
-    """Print the table of submissions. metrics: by job id; None for no such column."""
+    """Print the table of submissions. metrics: by job id; None: print no column for them."""
     styles = {**STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
@@ -166,7 +166,7 @@ def _outcome(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
 
 
 def _state_words(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
-    """Return the state, ``3 COMPLETED, 1 FAILED`` for an array, or what the submission became."""
+    """Return the state of a job, the states of an array, or how the submission ended."""
     if record.status == "failed" or record.failure:
         return "REFUSED"
     if record.status == "intent":

@@ -122,7 +122,7 @@ def submission_data(
 
 
 def check_data(script: JudgedScript) -> Dict[str, Any]:
-    """Convert the findings in a script."""
+    """Convert a script and its findings to JSON data."""
     return {"file": script.name, "findings": [*map(_finding_data, script.findings)]}
 
 

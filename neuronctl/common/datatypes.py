@@ -92,7 +92,7 @@ def _initializer(cls: type, own_fields: Sequence[dataclasses.Field[Any]]) -> Cal
         for name, make in factories.items():
             if name not in given:
                 state[name] = make()
-        # A field given twice, and a value too many, are in `count` only.
+        # `given` has fewer entries than `count` if a field came twice, or if there were too many.
         if len(given) != count or len(state) > len(names) or not required <= given.keys():
             raise TypeError(f"{cls.__name__} has the fields {', '.join(names)}, not {given}")
         object.__setattr__(self, "__dict__", state)

@@ -304,9 +304,9 @@ def _read_report(lines: Sequence[str], index: int, line: str) -> Optional[Sign]:
 
 
 def _reported_exit(parts: Mapping[str, str]) -> int:
-    """Return the exit code that a report names, or its negative signal; 0 for neither.
+    """Return the exit code in a launcher's report, or minus the signal; 0 if it names neither.
 
-    parts: what the groups of a pattern of _REPORTS matched, by name.
+    A shell reports 139 for signal 11. parts: the named groups that a pattern of _REPORTS matched.
 
     >>> _reported_exit({"shell": "139"}), _reported_exit({"code": "3"})
     (-11, 3)

@@ -39,7 +39,7 @@ class Project(NamedTuple):
     below: str
 
     def request(self, remote: Remote, verb: str, **more: Any) -> Dict[str, Any]:
-        """Return a request about its copy on the other side."""
+        """Return a request about the project's copy on the other side."""
         origin = f"{os.uname().nodename}:{self.root}"
         name = os.path.basename(self.root) or "project"
         place = {"directory": remote.directory, "project": name, "below": self.below}

@@ -121,7 +121,10 @@ _WORDS = {RecursionError: "endless recursion", MemoryError: "out of memory"}
 
 @contextlib.contextmanager
 def report_errors(name: str, directories: Sequence[str]) -> Iterator[None]:
-    """Turn every error of a template into a TemplateError. directories: the user's first."""
+    """Turn an error of a template into a TemplateError.
+
+    directories: where templates are searched; the user's own comes first.
+    """
     hint = ""
     try:
         yield

@@ -330,7 +330,7 @@ def _sweep(node: _Node) -> Tuple[Axis, ...]:
 
 
 def _texts(node: _Node) -> Any:
-    """Return the value with texts in place of numbers, as they were typed."""
+    """Return the value with each number as the text that was typed."""
     if isinstance(node.data, dict):
         return {name: _texts(value) for name, value in node.values("").items()}
     return [_texts(item) for item in node.items()] if isinstance(node.data, list) else node.text()

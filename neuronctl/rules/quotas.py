@@ -215,7 +215,7 @@ def _run(commands: Sequence[Tuple[str, ...]]) -> Iterator[Tuple[Tuple[str, ...],
 
     answers: List[object] = []
     queries = Queries([(words, None) for words in commands], timeout=TIMEOUT)
-    # A command whose file server is dead cannot be killed; the thread waits for it alone.
+    # A command that waits for a dead file server cannot be killed, so only a thread waits for it.
     thread = threading.Thread(target=lambda: answers.extend(queries.answers()), daemon=True)
     thread.start()
     thread.join(TIMEOUT + 0.2)

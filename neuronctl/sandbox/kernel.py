@@ -66,7 +66,7 @@ def mount_proc(target: str) -> None:
 
 
 def unmount(target: str) -> None:
-    """Detach the mount and everything below it at once."""
+    """Detach the mount together with everything below it."""
     _call("umount2", os.fsencode(target), _MNT_DETACH, about=target)
 
 

@@ -184,9 +184,9 @@ class _Starts:
         return Launch(kind, words[0], self.command, launcher, options, inside=inside)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
-        """Return a launcher's launch; None if it is no launcher.
+        """Return the launch of a command; None if the command is no launcher.
 
-        called_as: the texts of the words, or of the last of them: behind ``python -m``.
+        called_as: the command's words as texts; after ``python -m``, only those from the module on.
         """
         call = find_call(called_as)
         if call is None:

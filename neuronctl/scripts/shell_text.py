@@ -59,7 +59,7 @@ def split_words(text: str, known: bool) -> List[Value]:
 
 
 def reads_more(words: Sequence[ShellWord]) -> bool:
-    """Return True if a command reads text (a file, eval) that may set any variable."""
+    """Return True if a command evaluates a text or a file that may set any variable."""
     name, file, *_ = (*(word.text for word in words[:2]), "", "")
     if name == "eval":
         return True

@@ -1,1 +1,1 @@
-"""Servers in jobs: recipes, the job of one, and how it is reached."""
+"""Servers in jobs: their recipes, the job that runs a server, and how users reach it."""

@@ -227,8 +227,8 @@ class _Program:
         imports = [
             node for node in self.tree.body if isinstance(node, (ast.Import, ast.ImportFrom))
         ]
-        # DDP imports torch.distributed.nn too; after init_process_group, it would keep hold of the
-        # group, whose threads then abort some processes at their end (pytorch issue 190489).
+        # DDP imports torch.distributed.nn. After init_process_group, that module keeps the group
+        # alive, whose threads abort some processes when they exit (pytorch issue 190489).
         lines = [] if "import os" in map(ast.unparse, imports) else ["import os"]
         lines.append("import torch.distributed as dist")
         lines.append("import torch.distributed.nn  # before init_process_group")

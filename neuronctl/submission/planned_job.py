@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 class PlannedJob:
     """A job whose script neuronctl writes: its plan, and the catalog it was made from.
 
-    choice: that of -p auto. ask_slurm: whether Slurm is asked about the job; False if its script is
-    only shown. template: used instead of job.sh.j2. snapshot: Slurm's answers so far; None: it was
-    not asked. steps: the shell function of a sweep's job; "": it runs the plan's launches.
-    surroundings: those of a copy of code that runs again. first_job: the first of a chain.
+    choice: the partition that -p auto chose. ask_slurm: whether Slurm is asked about the job; False
+    if its script is only shown. template: used instead of job.sh.j2. snapshot: Slurm's answers so
+    far; None: it was not asked. steps: the shell function that a sweep's job runs; "": the job runs
+    the plan's launches. surroundings: the program and commit of a snapshot of code that runs
+    again. first_job: the first job of a chain.
     """
 
     plan: JobPlan

@@ -20,7 +20,7 @@ class Options(NamedTuple):
     save: int = 40  # seconds that tasks have to save after ``signal``
     signal: str = "TERM"  # on which a task saves
     task_time: int = 0  # seconds that a task takes; 0: as long as the longest so far
-    retries: int = 2  # as the option of 'neuronctl sweep', like the next two
+    retries: int = 2  # this and the next two: options of 'neuronctl sweep'
     max_fails: int = 5
     until_done: bool = False
     metric: str = r"neuronctl: metric=(\S+)"  # a pattern

@@ -101,9 +101,8 @@ def _make_task_request(request: JobRequest, tasks: Sequence[Task]) -> JobRequest
             "write bash {NAME} or python {NAME}",
         )
     request = replace(request, script=program, args=tuple(args), body=None, text_file=None)
-    return replace(
-        request, sweep=(), after=(), after_ok=()
-    )  # ``dependency`` already names the jobs of after and after_ok
+    # ``dependency`` already names the jobs of ``after`` and ``after_ok``.
+    return replace(request, sweep=(), after=(), after_ok=())
 
 
 def _parse_task_time(task_time: Optional[str], limit: int) -> Optional[int]:

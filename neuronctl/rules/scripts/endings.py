@@ -94,18 +94,20 @@ def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Finding]:
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     programs, commands = _name_programs(facts), facts.shell.uncaptured
-    for index, (command, reader) in enumerate(zip(commands, commands[1:])):
-        program, following = programs.get(id(command)), commands[index + 2 :]
+    for number, (command, reader) in enumerate(zip(commands, commands[1:])):
+        program = programs.get(id(command))
         is_filtered = reader.piped and reader.name in _FILTERS and not command.background
-        is_last_work = all(each.piped or _wraps_up(each) for each in following)
         if program is None or not is_filtered:
             continue
+        after_reader = commands[number + 2 :]
+        # Those that are piped may belong to the same pipeline: program | grep loss | tee log.
+        is_last_work = all(each.piped or _wraps_up(each) for each in after_reader)
         if not facts.strict and not is_last_work:
             continue  # without -e, the script continues whatever the exit code is
         effect = "the job ends as COMPLETED" if is_last_work else "the script goes on"
         message = f"the exit code here is that of {reader.name}: {program} may fail, and {effect}"
-        # Without -e, only the exit code of the last command counts.
-        flags = "-o" if facts.strict or not following else "-eo"
+        # pipefail alone suffices if -e is set, or if the pipeline's exit code is the script's.
+        flags = "-o" if facts.strict or not after_reader else "-eo"
         yield Finding(message, f"write set {flags} pipefail before it", place=reader.place)
         return
 

@@ -93,32 +93,40 @@ _MORE_TASKS = ("overcommit", "jobid", "hint", "map_by", "oversubscribe", "use_hw
 
 def _more_than_the_job(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Finding]:
     """Yield an srun with more cores, or an mpirun with more processes, than the job has."""
-    has_size = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
+    has_tasks_by_node = facts.has("nodes") and facts.has("ntasks-per-node")
+    has_size = facts.has("ntasks") or has_tasks_by_node
     may_have_more = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
     if not has_size or may_have_more or not launch.certain:
         return
     # A command in a loop or a function may never run.
-    if launch.command.looped or launch.has(*_MORE_TASKS, *launch.launcher.places):
+    if launch.command.looped or launch.has(*_MORE_TASKS):
+        return
+    if launch.has(*launch.launcher.places):  # such as mpirun's -H NODE:8, which sets the slots
         return
     if launch.is_srun:
         available, unit = facts.tasks * plan.cpus_per_task, "core"
         has_own_size = launch.has("ntasks", "nodes", "ntasks_per_node", "ntasks_per_gpu")
         tasks = launch.count("ntasks") if has_own_size else facts.tasks  # from SLURM_NTASKS
         per_task = launch.count("cpus_per_task") or 1
-    elif launch.launcher.uncounted == ALL:  # mpirun
+    elif launch.launcher.uncounted == ALL:  # mpirun has one slot for each task of the job
         available, unit = facts.tasks, "task"
         tasks, per_task = launch.count(*launch.launcher.processes), 1
     else:
         return
     if tasks and tasks * per_task > available:
-        processes, option = counted(tasks, "process"), f"--ntasks={tasks}"
-        if per_task > 1:
-            processes += f" of {per_task} cores"
-            option += f" --cpus-per-task={per_task}"
-        message = f"{launch.kind} starts {processes}, and the job has {counted(available, unit)}: "
-        message += "it fails if nodes are shared"
-        hint = f"request #SBATCH {option}, or start fewer"
-        yield Finding(message, hint, place=launch.place, severity=WARNING)
+        yield _does_not_fit(launch, tasks, per_task, counted(available, unit))
+
+
+def _does_not_fit(launch: Launch, tasks: int, per_task: int, size: str) -> Finding:
+    """Return the finding for a launch of more tasks, or cores for them, than the job's size."""
+    processes, option = counted(tasks, "process"), f"--ntasks={tasks}"
+    if per_task > 1:
+        processes += f" of {per_task} cores"
+        option += f" --cpus-per-task={per_task}"
+    message = f"{launch.kind} starts {processes}, and the job has {size}: "
+    message += "it fails if nodes are shared"
+    hint = f"request #SBATCH {option}, or start fewer"
+    return Finding(message, hint, place=launch.place, severity=WARNING)
 
 
 def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Finding]:

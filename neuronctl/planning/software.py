@@ -225,7 +225,10 @@ def exports(
     processes: int,
     wandb: Optional[Export] = None,
 ) -> Tuple[Export, ...]:
-    """Return the variables of a job or launch, the user's last. cores, processes: per node."""
+    """Return the variables of a job or launch, the user's last. cores, processes: per node.
+
+    The user's replace others of their name. wandb: from wandb_run(); None: no W&B run.
+    """
     defaults: List[Export] = []
     runs_program = request.script is not None or request.body is not None or request.steps
     if runs_program:
@@ -234,18 +237,20 @@ def exports(
         defaults.append(Export("PYTHONNOUSERSITE", "1", "~/.local is not the image's"))
     texts = [request.body or "", *(step.body or "" for step in request.steps)]
     has_srun = any(re.search(r"\bsrun\b", text) for text in texts)
-    if has_srun and request.cpus_per_task != 0:
+    leaves_cores_to_slurm = request.cpus_per_task == 0  # then $SLURM_CPUS_PER_TASK is not set
+    if has_srun and not leaves_cores_to_slurm:
         why = "else each srun below gives its tasks one core"
         defaults.append(Export("SRUN_CPUS_PER_TASK", Shell("$SLURM_CPUS_PER_TASK"), why))
     if processes > 1 and request.script is not None and _THREADS not in cluster.environment:
         defaults.append(_export_threads(cores, processes))
     for name, value in cluster.environment.items():
         defaults.append(Export(name, value, f"{cluster.name} wants it"))
+    if wandb is not None:
+        defaults.append(wandb)
     users = dict(request.env)
     variables = [variable for variable in defaults if variable.name not in users]
-    if wandb is not None:
-        variables.append(wandb)
     for name, value in users.items():
+        # Without a value, the script takes a secret from its environment and does not contain it.
         variables.append(Export(name, None if is_private(name, value) else value))
     return tuple(variables)
 

@@ -33,7 +33,8 @@ def prepare_launch(
     """Plan and check a launch on this process's allocation.
 
     The launch gets the whole allocation unless the options request less. reviewed: the launch is
-    only shown. Raises UsageError outside an allocation, and for more than it has.
+    only shown. Raises UsageError outside an allocation, and if the options request nodes or GPUs
+    that it does not have.
     """
     if not words:
         raise UsageError("no SCRIPT: there is no program to run", "name it after the options")
@@ -41,8 +42,11 @@ def prepare_launch(
     allocation = from_environment(os.environ)
     request = build_request([options_layer(options, words)])
     hosts = _hosts(allocation, request)
-    fewest, most = _gpu_counts(allocation, hosts)
-    gpus = _launch_gpus(request, fewest)
+    fewest_gpus, most_gpus = _gpu_counts(allocation, hosts)
+    gpus = _launch_gpus(request, fewest_gpus)
+    ntasks_per_node = request.ntasks_per_node
+    if ntasks_per_node is None and not gpus:
+        ntasks_per_node = allocation.ntasks_per_node
 
     catalog = load(catalog_file)
     # Only the cluster of the user's defaults applies to a launch.
@@ -54,13 +58,13 @@ def prepare_launch(
         max_nodes=None,  # _hosts() has applied it and --nodelist
         nodelist=None,
         gpus_per_node=gpus or None,
-        ntasks_per_node=request.ntasks_per_node or (None if gpus else allocation.ntasks_per_node),
+        ntasks_per_node=ntasks_per_node,  # None: plan() chooses, such as one task per GPU
     )
 
     cores = allocation.cores
-    if gpus and fewest:  # a share of the cores comes with the GPUs
-        cores = max(1, cores * gpus // fewest)
-    part = AllocationPart(hosts, cores, _gpu_options(allocation, gpus, most))
+    if gpus and fewest_gpus:  # a share of the cores comes with the GPUs
+        cores = max(1, cores * gpus // fewest_gpus)
+    part = AllocationPart(hosts, cores, _gpu_options(allocation, gpus, most_gpus))
     job_plan = plan(request, cluster, place=part)
     warnings: Tuple[str, ...] = ()
     if job_plan.cores_per_node > cores:  # srun refuses that without --overcommit
@@ -70,9 +74,8 @@ def prepare_launch(
         warnings = (f"warning: {tasks} x {task_cores} per node share {shared}",)
         part = replace(part, step_options=(*part.step_options, "--overcommit"))
         job_plan = plan(request, cluster, place=part)
-    findings = apply_rules(
-        RuleContext(job_plan, catalog, gather_local_facts(job_plan), reviewed=reviewed)
-    )
+    facts = gather_local_facts(job_plan)
+    findings = apply_rules(RuleContext(job_plan, catalog, facts, reviewed=reviewed))
     # The other rules judge a job; this allocation already exists.
     judged = tuple(finding for finding in findings if finding.has(Trait.LAUNCH))
     return JudgedJob(job_plan, judged, warnings=warnings)

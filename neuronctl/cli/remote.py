@@ -200,23 +200,38 @@ def _run_on(remote: Remote, call: Call) -> int:
     takes_input = not tty and ("-" in call.words[1:] or _reads_script(call))
     request = _request(remote, call, words, tty=tty, input=takes_input)
     try:
-        session = run(remote, request, notify, tty=tty, takes_input=takes_input)
-        if call.serves:
-            from neuronctl.cli.tunnel import open_tunnel
-
-            as_json = "--json" in call.words
-            return open_tunnel(remote, session, as_json=as_json, browse=call.browse)
-        code = session.show(raw=call.command in SHELLS)
-        if code == _KILLED_THERE and key_file and not call.gives_job_code:
-            raise session.loss()
+        code = _run_request(remote, call, request, has_key=bool(key_file))
     except (ConnectionLostError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not key_file:
             raise
         raise _describe_loss(remote, call, error) from None
-    is_known = call.gives_job_code or code not in _UNSURE  # whether the job was accepted
+    # With the key file, the same command typed again submits no second job. Keep the file while it
+    # is unknown whether the job was accepted; afterwards, the command means another job. With
+    # --follow or --wait, the code counts as that of a job, which was then accepted.
+    is_known = call.gives_job_code or code not in _UNSURE
     if key_file and is_known:
-        with contextlib.suppress(FileNotFoundError):  # the same command was typed twice
+        with contextlib.suppress(FileNotFoundError):  # the same command ran at the same time
             os.unlink(key_file)
+    return code
+
+
+def _run_request(remote: Remote, call: Call, request: Mapping[str, Any], *, has_key: bool) -> int:
+    """Run a request on a cluster, and show its output or open its server; return the exit code.
+
+    has_key: whether it is a submission whose key is kept here. Raises ConnectionLostError, also if
+    a signal ended such a submission there: Slurm may have accepted the job.
+    """
+    tty, takes_input = request["tty"], request["input"]
+    session = run(remote, request, notify, tty=tty, takes_input=takes_input)
+    if call.serves:
+        from neuronctl.cli.tunnel import open_tunnel
+
+        as_json = "--json" in call.words
+        return open_tunnel(remote, session, as_json=as_json, browse=call.browse)
+    code = session.show(raw=call.command in SHELLS)
+    # With --follow or --wait, the code may be the job's own.
+    if code == _KILLED_THERE and has_key and not call.gives_job_code:
+        raise session.loss()
     return code
 
 

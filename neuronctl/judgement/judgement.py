@@ -60,30 +60,26 @@ class Judgement:
     @cached_property
     def verdict(self) -> Verdict:
         """Return what would happen to the job if it were submitted now."""
-        refusals, waits, doubts, nodes = self.refusals, self.waits, self.doubts, self.nodes
-        judged_by = SLURM if nodes is not None else f"the catalog alone: {self.unasked_because}"
-        if refusals:
-            codes = " ".join(sorted({finding.code for finding in refusals}))
-            return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
+        nodes = self.nodes
+        judged_by = SLURM
+        if nodes is None:  # Slurm was not asked or did not answer
+            judged_by = f"the catalog alone: {self.unasked_because}"
+        if self.refusals:
+            codes = " ".join(sorted({finding.code for finding in self.refusals}))
+            words = self.refusals[0].message
+            return Verdict(REFUSED, words, cause=codes, judged_by=judged_by)
         if nodes is None:
             return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
 
-        doubtful = sorted({finding.code for finding in self.findings if finding.doubtful})
-        if doubtful:
-            words = f"Slurm may refuse it: see {' and '.join(doubtful)}"
-            return Verdict(NOT_KNOWN, words, " ".join(doubtful))
-        # If Slurm may even refuse the job, none of its waits is certain.
-        if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
-            cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
-            words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
-            likely = doubts[0].likely if len(doubts) == 1 else ""
-            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=nodes.all_up, likely=likely)
-
-        if waits:
-            ends = [wait.until for wait in waits if wait.until is not None]
-            until = max(ends) if len(ends) == len(waits) else None
-            words = "; ".join(wait.words for wait in waits)
-            return Verdict(WILL_WAIT, words, waits[0].cause, until)
+        unsure_codes = sorted({finding.code for finding in self.findings if finding.doubtful})
+        if unsure_codes:
+            words = f"Slurm may refuse it: see {' and '.join(unsure_codes)}"
+            return Verdict(NOT_KNOWN, words, cause=" ".join(unsure_codes))
+        may_be_refused = any(doubt.refusable for doubt in self.doubts)
+        if self.waits and not may_be_refused:  # it waits in any case; other doubts change nothing
+            return _conclude_with_waits(self.waits)
+        if self.doubts:
+            return _conclude_with_doubts(self.doubts, nodes)
         return _conclude_with_room(nodes)
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
@@ -100,6 +96,22 @@ class Judgement:
     def free_nodes(self) -> int:
         """Return how many nodes have room for one node's share of the job now; 0 if unknown."""
         return 0 if self.nodes is None else len(self.nodes.free)
+
+
+def _conclude_with_waits(waits: Sequence[Wait]) -> Verdict:
+    """Return the verdict on a job that waits."""
+    ends = [wait.until for wait in waits if wait.until is not None]
+    until = max(ends) if len(ends) == len(waits) else None  # None: the end of a wait is not known
+    words = "; ".join(wait.words for wait in waits)
+    return Verdict(WILL_WAIT, words, cause=waits[0].cause, until=until)
+
+
+def _conclude_with_doubts(doubts: Sequence[Doubt], nodes: NodeSearch) -> Verdict:
+    """Return the verdict on a job about which something is not known."""
+    cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
+    words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
+    likely = doubts[0].likely if len(doubts) == 1 else ""
+    return Verdict(NOT_KNOWN, words, cause=cause, all_nodes_up=nodes.all_up, likely=likely)
 
 
 def _conclude_with_room(nodes: NodeSearch) -> Verdict:

@@ -60,8 +60,9 @@ class Verdict:
     """What would happen to a job now.
 
     kind: REFUSED, WILL_WAIT, CAN_START, or NOT_KNOWN, perhaps with PROBABLY before it. cause:
-    Slurm's reason to wait, or the codes of the rules that refuse the job. until: epoch seconds by
-    which the job starts at the latest as far as the user's own limits allow; None: unknown.
+    Slurm's reason to wait, or the codes of the rules that refuse or may refuse the job. until:
+    epoch seconds by which the job starts at the latest as far as the user's own limits allow; None:
+    unknown.
     judged_by: SLURM, or why only the catalog was used. all_nodes_up: whether no node of the
     partition is out of service or reserved. likely: CAN_START or WILL_WAIT if the kind is NOT_KNOWN
     and one of them is likely; otherwise "".

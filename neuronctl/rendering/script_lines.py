@@ -161,18 +161,21 @@ def task_launch(plan: JobPlan) -> Tuple[str, bool]:
 
     The text is "" if the task's command needs no launch around it.
     """
-    launch, *others = plan.steps[0]
+    launch, *others = plan.steps[0]  # one launch for each task that runs side by side
     # Each task has a W&B run of its own.
     exports = tuple(export for export in launch.exports if export.name != WANDB_RUN)
-    task = replace(launch, exports=exports, program=(Shell('"$@"'),))
+    program = Shell('"$@"')
+    task = replace(launch, exports=exports, program=(program,))
     words = launch_words(plan, task, launch_parts(plan, task))
+    adds_nothing = words == (program,)
     by_srun = words[0] == "srun"
-    # A lone colon would begin another command of srun's, so each word gets a =; _PROOF drops it.
     if by_srun:
+        # srun begins another command at a word ":". _PROOF removes the "=" before each word.
         task = replace(task, program=(Shell('"${@/#/=}"'),))
+    # The worker numbers the tasks side by side, and each gets a MASTER_PORT of its own.
     earlier = "NEURONCTL_SLOT" if others else ""
     *lines, command = _launch_lines(plan, task, earlier, _PROOF if by_srun else "")
-    if not lines and words == ('"$@"',):
+    if adds_nothing and not lines:
         return "", by_srun
     return "\n".join([*lines, f"    exec {command.strip()}"]), by_srun
 

@@ -68,7 +68,7 @@ def ask_queue() -> Optional[Queue]:
     text = node.ask("squeue", "--all", "-h", "--me", "-o", "%F|%t|%E|%o")
     if text is None:
         return None
-    queue = Queue({}, {}, {})
+    queue = Queue(states={}, paths={}, waits={})
     for line in text.splitlines():
         fields = line.split("|", 3)
         if len(fields) < 4 or not fields[0].isdigit():
@@ -76,6 +76,7 @@ def ask_queue() -> Optional[Queue]:
         number, state, dependency, path = fields
         id = int(number)
         if queue.states.get(id) != RUNNING:  # an array runs if one of its rows does
+            # A job has nodes in the states after PD, such as CF, R, and CG.
             queue.states[id] = PENDING if state == "PD" else RUNNING
         queue.paths[path] = id
         queue.waits[id] = "unfulfilled" in dependency

@@ -333,21 +333,26 @@ def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) 
 
 
 def _make_repository(folder: str) -> bool:
-    """Make a git repository of a folder, as snapshots of its code need; return False without git.
+    """Make a git repository of a folder, as snapshots of its code need; return False if git fails.
 
     Create the directories that .gitignore names: a snapshot links to them, so that results are
     written to the folder and not to a copy.
     """
-    if not os.path.exists(os.path.join(folder, ".git")):
+    repository = os.path.join(folder, ".git")
+    has_repository = os.path.isdir(repository)
+    if not has_repository:
         from neuronctl.records.provenance import git
 
+        # The .git of a worktree is a file: git fails if it names a directory of another machine.
+        words = ("rev-parse", "--git-dir") if os.path.exists(repository) else ("init", "--quiet")
         with contextlib.suppress(NeuronctlError):
-            git(folder, "init", "--quiet")
+            git(folder, *words)
+            has_repository = True
     for line in head(os.path.join(folder, ".gitignore"), 65536).decode(errors="replace").split():
         # A directory at the top, such as results/ or /results/.
         if re.fullmatch(r"/?[A-Za-z0-9][\w-]*/", line) and line.strip("/") not in _NO_RESULTS:
             os.makedirs(os.path.join(folder, line.strip("/")), exist_ok=True)
-    return os.path.isdir(os.path.join(folder, ".git"))
+    return has_repository
 
 
 def _give(request: Mapping[str, Any], data: BinaryIO) -> None:

@@ -369,6 +369,22 @@ def test_pull_finds_results_in_a_job_s_copy_of_the_code(tmp_path: Path, run: str
     assert host._find(request) == str(result)
 
 
+def test_a_worktree_is_a_repository_unless_its_git_directory_is_elsewhere(tmp_path: Path) -> None:
+    origin, worktree, copied = tmp_path / "origin", tmp_path / "worktree", tmp_path / "copied"
+    origin.mkdir()
+    copied.mkdir()
+    assert host._make_repository(str(origin))
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (
+        (*author, "commit", "-q", "--allow-empty", "-m", "1"),
+        ("worktree", "add", "-q", "../worktree"),
+    ):
+        subprocess.run(["git", *words], cwd=origin, check=True)
+    assert host._make_repository(str(worktree))
+    (copied / ".git").write_text("gitdir: /nowhere/.git/worktrees/copied\n")
+    assert not host._make_repository(str(copied))
+
+
 def test_commands_without_on_load_nothing_of_it() -> None:
     lines = (
         "import sys; sys.argv = ['neuronctl', 'explain', 'NC310']\n"

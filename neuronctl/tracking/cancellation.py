@@ -160,15 +160,16 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
     mine = queued() if names else ()
     for name in names:
         jobs_of[name] = [job for job in mine if is_named(job.name, name)]
-        if not jobs_of[name] and name != "*":
+        if not jobs_of[name] and name != "*":  # "*": those in the queue only
             with contextlib.suppress(NoSuchJobError):
                 past = look_up([newest(name, store)], store).jobs
+                # A job that is in the queue has another name there (scontrol update): spare it.
                 jobs_of[name] = [job for job in past if not is_active(job)]
     if not ids:
         return jobs_of, ()
     # A part of an array may be folded into a larger one: look at the whole array.
     whole_ids = [JobId(id.job) if id.tasks is not None else id for id in ids]
-    answer = look_up(list(dict.fromkeys(whole_ids)), store).sure()
+    answer = look_up(list(dict.fromkeys(whole_ids)), store).sure()  # raises if Slurm is silent
     for id in ids:
         jobs_of[id] = [job for job in answer.jobs if matches(id, job)]
     return jobs_of, answer.notes

@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
+from recorded import record
 from terminal import on_terminal
 
 Run = Callable[..., Any]
@@ -108,6 +109,15 @@ def test_by_name_and_state(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "no matching jobs: TRAIN*\n" in run("cancel", "TRAIN*", code=8).stderr
     fake_slurm.queue(queue_row("9", name="other"))
     assert run("cancel", "--state", "pending").stdout == "no matching jobs\n"
+
+
+def test_a_job_that_was_renamed_keeps_running(run: Run, fake_slurm: FakeSlurm) -> None:
+    """Its record still has the name of its submission."""
+    record(7, job_name="train")
+    fake_slurm.queue(queue_row("7", name="precious"))
+    assert "no matching jobs: train" in run("cancel", "train", code=8).stderr
+    assert fake_slurm.calls("scancel") == []
+    assert run("cancel", "precious").stdout == "7 (precious) cancelled\n"
 
 
 def test_a_name_of_several_jobs(run: Run, fake_slurm: FakeSlurm) -> None:

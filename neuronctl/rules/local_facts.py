@@ -279,6 +279,7 @@ def _image_fault(plan: JobPlan) -> Optional[Finding]:
 
 
 def _venv_fault(request: JobRequest) -> Optional[Finding]:
+    """Return why the virtual environment cannot be activated."""
     if request.venv is None:
         return None
     directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
@@ -292,6 +293,7 @@ def _venv_fault(request: JobRequest) -> Optional[Finding]:
 
 
 def _conda_fault(plan: JobPlan) -> Optional[Finding]:
+    """Return why the conda environment cannot be activated."""
     request = plan.request
     if request.conda is None:
         return None

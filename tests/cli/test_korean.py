@@ -60,11 +60,11 @@ def test_rules_that_there_are() -> None:
 
 
 FAULTS = {
-    "NC401": "_program_fault",
-    "NC403": "_image_fault",
-    "NC406": "_environment_fault",
-    "NC411": "_log_fault",
-    "NC412": "_directory_fault",
+    "NC401": ["_program_fault"],
+    "NC403": ["_image_fault"],
+    "NC406": ["_venv_fault", "_conda_fault"],
+    "NC411": ["_log_fault"],
+    "NC412": ["_directory_fault"],
 }
 
 
@@ -74,8 +74,8 @@ def test_translations_follow_the_rules(code: str) -> None:
     judges = {**JOB_RULES.judges, **SCRIPT_RULES.judges}
     functions = [judges[each] for each in (RULES if code == "every" else [code])]
     said = {word for each in functions for word in words_of(each.__module__, each.__name__)}
-    if code in FAULTS:
-        said |= words_of("neuronctl.rules.local_facts", FAULTS[code])
+    for name in FAULTS.get(code, ()):
+        said |= words_of("neuronctl.rules.local_facts", name)
     if code == "NC211":
         said |= {*re.findall(r"\w+", Path(data_path("partitions.yaml")).read_text("utf-8"))}
     if code == "NC310":

@@ -10,7 +10,7 @@ import pytest
 from neuronctl.cli.follow import _Screen
 from neuronctl.cli.follow import follow as follow_job
 from neuronctl.common.errors import SlurmUnavailableError
-from neuronctl.records.store import RecordDraft, RecordStore
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking import follow
 from neuronctl.tracking.follow import GrowingLog, JobWatch
@@ -74,11 +74,17 @@ def test_the_first_answers_come_each_second(monkeypatch: pytest.MonkeyPatch) -> 
     assert watch.pause <= 2
 
 
+def submit_logged(directory: Path) -> JobRecord:
+    """Record job 7, whose log is 7.out in this directory."""
+    store = RecordStore.default()
+    draft = RecordDraft("/", {}, "a", "gpu", f"{directory}/7.out")
+    return store.complete(store.begin(draft), 7)
+
+
 def test_the_log_of_a_job_that_starts_while_slurm_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = RecordStore.default()
-    record = store.complete(store.begin(RecordDraft("/", {}, "a", "gpu", f"{tmp_path}/7.out")), 7)
+    record = submit_logged(tmp_path)
     clock = [0.0]
 
     def ask(watch: JobWatch) -> None:
@@ -106,8 +112,7 @@ def test_the_log_of_a_job_that_starts_while_slurm_is_silent(
 def test_the_last_lines_of_a_run_are_shown_after_it_was_requeued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = RecordStore.default()
-    record = store.complete(store.begin(RecordDraft("/", {}, "a", "gpu", f"{tmp_path}/7.out")), 7)
+    record = submit_logged(tmp_path)
     clock = [0.0]
 
     def ask(watch: JobWatch) -> None:
@@ -134,8 +139,7 @@ def test_squeue_is_asked_at_once_if_the_log_of_a_waiting_job_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not at the next poll, which a site may allow only once a minute."""
-    store = RecordStore.default()
-    record = store.complete(store.begin(RecordDraft("/", {}, "a", "gpu", f"{tmp_path}/7.out")), 7)
+    record = submit_logged(tmp_path)
     clock = [1.0]
     polls = []
 
